@@ -1,0 +1,33 @@
+/* What went wrong, for a person and for a program.
+ *
+ * Functions return `int r`: >= 0 success, a negative errno otherwise. Where a person will read it
+ * the last parameter is a struct err, filled once by the place that knows the cause; NULL is
+ * allowed everywhere. The caller that handles the error logs or renders it.
+ *
+ *     struct err err = {0};
+ *     if (session_start(s, &err) < 0)
+ *         log_warn("session.refused", "code=%s detail=%s", err.code, err.detail); */
+#pragma once
+#include <stdbool.h>
+
+struct err {
+    char code[40]; /* stable, snake_case; those of api.md section 11 where it reaches a client */
+    char pointer[160]; /* JSON pointer (RFC 6901) of the member at fault, or empty */
+    char detail[640];  /* the cause, one line, outside bytes already escaped */
+    char hint[400];    /* the cure, one line, or empty */
+};
+
+/* Fills ERR (if not NULL and not filled before) and returns R, so that it can stand in a return.
+ * CODE and HINT may be NULL. */
+int err_set(struct err *err, int r, const char *code, const char *hint, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* The same with the member at fault. */
+int err_member(struct err *err, int r, const char *code, const char *pointer, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+
+static inline bool err_is_set(const struct err *err)
+{
+    return err && err->code[0] != '\0';
+}
+void err_clear(struct err *err);

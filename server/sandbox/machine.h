@@ -1,0 +1,13 @@
+/* Looks at this machine once at start (struct machine of policy/policy.h), and at folders to grant.
+ */
+#pragma once
+#include "policy/policy.h"
+
+struct machine_dirs { /* as config resolved them; absolute */
+    const char *state, *config, *cache, *run;
+};
+int machine_look(const struct machine_dirs *dirs, struct machine *ret, struct err *err);
+/* May F->path be granted? Fills real, dev, ino. -EPERM protected_place: home itself, "/", /tmp
+ * whole, in or around a protected place (links resolved both ways); -EINVAL, -ENOENT, -ENOTDIR
+ * path_invalid. */
+int machine_folder_check(const struct machine *m, struct policy_folder *f, struct err *err);

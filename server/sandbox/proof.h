@@ -1,0 +1,52 @@
+/* What is tried from inside before first use, and how the answers are judged (B5, W10). Pure of
+ * processes: the session runs the probes through its runner link and feeds the answers in.
+ *
+ *     proof_plan(&proof, &ctx);
+ *     for i < proof.n_probes: send proof.probes[i] … proof_answer(&proof, i, errno, text)
+ *     bool ok = proof_judge(&proof); json_t *receipt = proof_to_json(&proof); */
+#pragma once
+#include "policy/policy.h"
+#include "wire/msg.h"
+
+struct proof_probe {
+    enum probe_kind kind;
+    char *path;
+    uint32_t port;
+    char *text;
+    int check; /* index into checks */
+    bool expect_success;
+    bool answered;
+    uint32_t got_errno;
+    char *got_text;
+};
+struct proof_check {
+    const char *id; /* folders_reachable home_hidden credentials_hidden cordon_hidden egress_answers
+                     * unlisted_refused direct_refused api_refused no_descriptors no_privileges
+                     * own_proc limits */
+    bool required, ok;
+    char detail[320];
+};
+struct proof_context {
+    const struct policy *policy;
+    const struct machine *machine;
+    const char *canary_path,
+        *canary_text; /* a file of random name and content in the state folder */
+    const char *allowed_name, *refused_name; /* the two reserved .invalid names, with :443 */
+    uint16_t api_port;                       /* of this daemon */
+    uint16_t host_port_open; /* a listener on the host's loopback that is ours: control */
+    const char *api_socket;
+};
+struct proof {
+    struct proof_check checks[16];
+    size_t n_checks;
+    struct proof_probe *probes;
+    size_t n_probes, cap;
+    int64_t verified_at; /* wall ms */
+    char *kernel;
+    int landlock_abi;
+};
+int proof_plan(struct proof *p, const struct proof_context *ctx);
+void proof_answer(struct proof *p, size_t probe, uint32_t errno_inside, const char *text);
+bool proof_judge(struct proof *p); /* true when every required check holds; unanswered is false */
+json_t *proof_to_json(const struct proof *p); /* the receipt of api.md, section 3 */
+void proof_done(struct proof *p);

@@ -1,0 +1,43 @@
+/* Starts a runner behind a wall, and ends it. One interface, a file a mechanism: sandbox/linux
+ * (bubblewrap), sandbox/direct (no wall; level none in every record), sandbox/macos later.
+ *
+ *     struct wall_request rq = {.policy = &p, .machine = &m, .want_doors = true, …};
+ *     wall_launch(loop, PROVIDER_BUBBLEWRAP, &rq, launched, arg, &wall, &err);
+ *     // later, on the loop: launched(wall, 0, NULL, arg) with wall_take_control() and wall_doors()
+ *     wall_close(wall, closed, arg)   // KILL, reaped, then closed() — frees the wall */
+#pragma once
+#include "base/err.h"
+#include "policy/policy.h"
+#include <uv.h>
+
+#define WALL_DOORS_MAX 4
+struct wall;
+struct wall_request {
+    const struct policy *policy;   /* borrowed until launched */
+    const struct machine *machine; /* borrowed for the wall's life */
+    bool want_doors;               /* TCP doors on 127.0.0.1 and ::1 (network allowlist or open) */
+    uint64_t deadline_ms;          /* for the whole launch */
+};
+/* Once: r 0, or negative with ERR (code session_refused, which step, cause, cure). */
+typedef void wall_launched_fn(struct wall *w, int r, const struct err *err, void *arg);
+/* The runner's outer process ended, after a successful launch; once. */
+typedef void wall_died_fn(struct wall *w, int status, void *arg);
+typedef void wall_closed_fn(void *arg);
+
+int wall_launch(uv_loop_t *loop, enum provider provider, const struct wall_request *rq,
+                wall_launched_fn *launched, void *arg, struct wall **ret, struct err *err);
+void wall_on_death(struct wall *w, wall_died_fn *died, void *arg);
+int wall_take_control(struct wall *w); /* the control socket; caller owns */
+/* The doors, checked (listening, loopback, expected port, a namespace that is not ours): borrowed.
+ */
+const int *wall_doors(const struct wall *w, size_t *ret_n);
+int wall_landlock_abi(const struct wall *w);
+pid_t wall_pid(const struct wall *w); /* the outer process */
+const char *wall_bwrap_version(void); /* "0.8.0", "" when none */
+/* Ends it at once (KILL of the outer process; the pid namespace goes with it). CLOSED may be NULL.
+ */
+void wall_close(struct wall *w, wall_closed_fn *closed, void *arg);
+
+/* Can this machine put up PROVIDER's wall? 0, or -ENOTSUP with reason and cure; cheap, no session.
+ */
+int provider_probe(enum provider provider, const struct machine *m, struct err *err);

@@ -1,0 +1,135 @@
+/* Sessions: each a step machine that owns its wall, runner link, egress, commands and private
+ * folder.
+ *
+ * Life: starting -> verifying -> ready -> stopping -> ended, or refused. All on one loop. A
+ * reference is held by the table while the session is not ended, and by whoever took one. Ended
+ * sessions are documents in the store (store/records); their live object is gone. */
+#pragma once
+#include "base/err.h"
+#include "base/watch.h"
+#include "config/settings.h"
+#include "policy/policy.h"
+#include "store/audit.h"
+#include "store/db.h"
+#include "store/sites.h"
+#include <jansson.h>
+#include <uv.h>
+
+#define SESSIONS_MAX     256
+#define SESSION_FOLDERS  32
+#define SESSION_SITES    256
+#define SESSION_COMMANDS 64
+#define SESSION_QUEUED   16
+
+enum session_state {
+    SESSION_STARTING = 0,
+    SESSION_VERIFYING,
+    SESSION_READY,
+    SESSION_RESTARTING,
+    SESSION_STOPPING,
+    SESSION_ENDED,
+    SESSION_REFUSED
+};
+extern const char *const SESSION_STATE_NAMES[];
+enum approvals { APPROVALS_ASK = 0, APPROVALS_AUTO, APPROVALS_FULL };
+extern const char *const APPROVALS_NAMES[];
+
+struct sessions; /* all of them; the daemon has one */
+struct session;
+struct sessions_deps {
+    uv_loop_t *loop;
+    struct db *db;
+    struct settings *settings;
+    const struct machine *machine;
+    const char *spool_dir;
+    uint16_t api_ports[4]; /* filled before the first session; 0 ends */
+    const char *api_socket;
+    const char *version;
+};
+int sessions_new(const struct sessions_deps *deps, struct sessions **ret, struct err *err);
+/* Sweeps private folders that dead daemons left (ownership and lock decide, not names). */
+void sessions_sweep(struct sessions *ss);
+/* Stops all; DONE is called once when none lives; then sessions_free. */
+void sessions_shutdown(struct sessions *ss, uint64_t drain_ms, void (*done)(void *arg), void *arg);
+void sessions_free(struct sessions *ss);
+size_t sessions_alive(const struct sessions *ss);
+const struct sessions_deps *sessions_deps(const struct sessions *ss);
+
+struct session_spec { /* of POST /sessions; checked for shape by the api, for sense here */
+    struct spec_folder {
+        char *path;
+        enum access access;
+    } folders[SESSION_FOLDERS];
+    size_t n_folders;
+    char *name;  /* or NULL: the first folder's */
+    int tier;    /* enum tier, -1 = the setting's */
+    int network; /* enum net_mode, -1 = the tier's default */
+    enum approvals approvals;
+    bool require_wall, unattended;
+    char *cwd;
+    json_t *env; /* object of strings, or NULL */
+    struct spec_site {
+        char *host;
+        int port;
+    } * sites;
+    size_t n_sites;
+    struct strv file_roots;
+    json_t *agent;           /* {name, version}, or NULL */
+    char *const *caller_env; /* of the daemon */
+};
+void session_spec_done(struct session_spec *spec);
+
+/* Takes the session up: it starts at once and goes its way on the loop. -EINVAL … with ERR
+ * (path_invalid, protected_place, site_invalid, too_many, disk_full, body_invalid): nothing was
+ * made then. */
+int session_create(struct sessions *ss, const struct session_spec *spec, const struct actor *actor,
+                   struct session **ret, struct err *err);
+struct session *session_find(struct sessions *ss, const char *id); /* alive ones; borrowed */
+void session_ref(struct session *s);
+void session_unref(struct session *s);
+const char *session_id(const struct session *s);
+enum session_state session_state(const struct session *s);
+struct watched *session_watched(struct session *s); /* state, counts, folders, sites */
+/* TERM, GRACE_MS, KILL of all in it; then ended. Idempotent. */
+void session_stop(struct session *s, uint64_t grace_ms, const char *reason,
+                  const struct actor *actor);
+/* Runs the proof again; watch the state: verifying, then ready or refused (and ended). */
+int session_verify(struct session *s, struct err *err);
+int session_rename(struct session *s, const char *name, const struct actor *actor);
+int session_set_approvals(struct session *s, enum approvals a, const struct actor *actor);
+
+json_t *session_to_json(const struct session *s);     /* the resource of api.md */
+json_t *session_proof_json(const struct session *s);  /* NULL when none was run */
+json_t *session_enforcement(const struct session *s); /* new reference */
+json_t *session_blocked_json(struct session *s, const char *command_id /* or NULL */);
+json_t *session_access_json(struct session *s);
+const struct policy *session_policy(const struct session *s);
+const struct hostset *session_hosts(const struct session *s);
+enum provider session_provider(const struct session *s);
+int64_t session_rev(const struct session *s);
+
+/* Sites of this session only; open at once. */
+int session_site_add(struct session *s, const char *host, int port, bool allow_private,
+                     const struct actor *actor, struct site *ret, struct err *err);
+int session_site_remove(struct session *s, const char *site_id, const struct actor *actor,
+                        struct err *err);
+/* Machine sites or settings changed: every live session's set is compiled anew; open tunnels to
+ * what is no longer allowed are closed. */
+void sessions_sites_changed(struct sessions *ss);
+/* The verdict for POST /sites/check; S NULL = the machine's list. */
+json_t *sessions_site_check(struct sessions *ss, struct session *s, const char *host,
+                            uint16_t port);
+
+/* GET /status: {state, provider, platform, version, checks[], providers[], sessions_refused,
+ * fix[]}. */
+json_t *sessions_status_json(struct sessions *ss);
+/* POST /status/check: puts a wall up in a folder of its own, proves it, takes it down; DONE once.
+ */
+int sessions_status_check(struct sessions *ss, void (*done)(json_t *status, void *arg), void *arg,
+                          struct err *err);
+/* What a session of SPEC would be allowed, without making it (policy/preview, GET /policy). */
+int sessions_policy_preview(struct sessions *ss, const struct session_spec *spec,
+                            const char *render, json_t **ret_json, char **ret_text,
+                            struct err *err);
+/* The compiled rules of a live session as text: render is "bwrap", "landlock", "seccomp". */
+int session_policy_render(struct session *s, const char *render, char **ret_text, struct err *err);

@@ -1,0 +1,34 @@
+/* Machine, guarded and session sites as rows. */
+#pragma once
+#include "store/db.h"
+#include <jansson.h>
+
+enum site_list { SITES_MACHINE = 0, SITES_GUARDED, SITES_SESSION };
+extern const char *const SITE_LIST_NAMES[];
+struct site {
+    char id[32];
+    enum site_list list;
+    char session_id[32]; /* empty but for SITES_SESSION */
+    char host[256];      /* canonical, "*.x" and "*" as they are */
+    int port;            /* 0 = 80 and 443 */
+    bool enabled, allow_private;
+    char note[201];
+    char source[16]; /* catalogue user ask credential tier file */
+    char group[16];  /* or empty */
+    char created_by[32];
+    int64_t created_at, last_used_at, hits, blocked_hits, rev;
+};
+/* Catalogue rows (table S) are made once, not enabled. */
+int sites_seed(struct db *db, const struct site *rows, size_t n);
+int site_put(struct db *db, const struct site *s);             /* insert or update by id */
+int site_get(struct db *db, const char *id, struct site *ret); /* -ENOENT */
+int site_find(struct db *db, enum site_list list, const char *session_id, const char *host,
+              int port, struct site *ret); /* -ENOENT */
+int site_delete(struct db *db, const char *id);
+int sites_of_session_delete(struct db *db, const char *session_id);
+/* Rows in order of id, newest first; CB returning non-zero stops. Filters NULL/-1 = any. */
+int sites_each(struct db *db, int list, const char *session_id, const char *source, const char *q,
+               const char *before_id, unsigned limit, int (*cb)(const struct site *s, void *arg),
+               void *arg);
+int64_t sites_count(struct db *db, int list, const char *session_id);
+int site_used(struct db *db, const char *id, bool was_blocked);

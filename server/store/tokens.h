@@ -1,0 +1,40 @@
+/* Bearer tokens and browser sign-ins: only SHA-256 is kept, compared in constant time. */
+#pragma once
+#include "store/db.h"
+#include <jansson.h>
+
+enum scope {
+    SCOPE_READ = 1,
+    SCOPE_EXEC = 2,
+    SCOPE_ASK_CREATE = 4,
+    SCOPE_ASK_DECIDE = 8,
+    SCOPE_SESSIONS = 16,
+    SCOPE_SETTINGS = 32,
+    SCOPE_CREDENTIALS = 64,
+    SCOPE_ADMIN = 128
+};
+#define SCOPES_ALL   255u
+#define SCOPES_AGENT (SCOPE_READ | SCOPE_EXEC | SCOPE_ASK_CREATE)
+extern const struct scope_name {
+    unsigned scope;
+    const char *name;
+} SCOPE_ROWS[]; /* ended by {0, NULL} */
+
+enum token_kind { TOKEN_API = 0, TOKEN_BROWSER };
+struct token {
+    char id[32]; /* tok_… or brw_… */
+    enum token_kind kind;
+    char name[101];
+    unsigned scopes;
+    char session_id[32];                          /* an agent's, or empty */
+    int64_t created_at, last_used_at, expires_at; /* wall ms; 0 = never */
+};
+#define TOKEN_TEXT_MAX 52 /* "cordon_" + 43 + NUL */
+/* Makes the secret; TEXT is shown once. -E2BIG past 256 (API); the oldest of 64 browsers goes. */
+int token_new(struct db *db, struct token *t, char ret_text[static TOKEN_TEXT_MAX]);
+int token_find(struct db *db, const char *text, struct token *ret); /* -ENOENT unknown or expired */
+int token_get(struct db *db, const char *id, struct token *ret);
+int token_delete(struct db *db, const char *id);
+int token_touch(struct db *db, const char *id,
+                int64_t expires_at); /* last used; slides a browser's */
+int tokens_list(struct db *db, enum token_kind kind, json_t **ret_items);
