@@ -16,7 +16,9 @@
 
 enum host_kind { HOST_BAD = 0, HOST_NAME, HOST_V4, HOST_V6 };
 
-/* N bytes of HOST (brackets around IPv6 when BRACKETED is wanted: authority-form) -> RET. */
+/* N bytes of HOST -> RET. IPv6 stands in brackets when BRACKETED (authority-form, URIs), without
+ * them when not; the other way is HOST_BAD. A scope ("%eth0") is refused. RET is written only on
+ * success. */
 enum host_kind host_canonical(const char *host, size_t n, bool bracketed,
                               char ret[static HOST_MAX]);
 /* authority-form "host:port" (RFC 9112, 3.2.3). Port 1..65535 in digits, no leading zero or sign.
@@ -26,9 +28,10 @@ enum host_kind host_port_parse(const char *text, size_t n, uint16_t default_port
 /* "host:port" or "[v6]:port". */
 void host_port_text(const char *host, uint16_t port, char ret[static HOST_MAX + 10]);
 
-/* Classes of addresses that are refused, and ADDR_PUBLIC. IANA special-purpose registries; v4
- * hidden in v6 forms (mapped, compatible, 6to4, Teredo, NAT64 64:ff9b::/96) is judged as that v4.
- */
+/* Classes of addresses that are refused, and ADDR_PUBLIC. IANA special-purpose registries. An IPv4
+ * address hidden in a v6 form is judged as that address: mapped and NAT64 (64:ff9b::/96) wholly;
+ * compatible, 6to4 and Teredo forms, by which no real service is reached, are refused even where
+ * the address itself would be ordinary. What is not allocated is refused. */
 enum addr_class {
     ADDR_UNKNOWN = 0, /* refused */
     ADDR_PUBLIC,
