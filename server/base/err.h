@@ -31,3 +31,27 @@ static inline bool err_is_set(const struct err *err)
     return err && err->code[0] != '\0';
 }
 void err_clear(struct err *err);
+
+/* How a child of ours that failed ends: _exit() with one of these, so that the parent can name the
+ * step even when no message came. Below 64: what the program itself means. */
+enum child_exit {
+    CHILD_OK = 0,
+    CHILD_USAGE = 2,
+    CHILD_PROTOCOL = 64, /* the first frames were not what they had to be, or the socket failed */
+    CHILD_PARENT_GONE,   /* the daemon died before the parent-death signal was set */
+    CHILD_MEMORY,        /* out of memory */
+    CHILD_NAMESPACES,    /* unshare(2) */
+    CHILD_IDS,           /* uid_map, gid_map, setgroups */
+    CHILD_FORK,          /* fork(2) */
+    CHILD_NETWORK,       /* loopback, addresses, routes */
+    CHILD_DOORS,         /* the listening sockets */
+    CHILD_VIEW,          /* a join of the view; an identity that did not fit */
+    CHILD_CAPABILITIES,  /* ambient capabilities dropped */
+    CHILD_EXEC,          /* bubblewrap could not be started */
+    CHILD_DESCRIPTORS,   /* stray descriptors closed */
+    CHILD_DUMPABLE,      /* PR_SET_DUMPABLE */
+    CHILD_LIMITS,        /* setrlimit(2) */
+    CHILD_LANDLOCK,      /* the ruleset could not be made, filled or entered */
+    CHILD_SECCOMP        /* the filter was refused */
+};
+const char *child_exit_name(int code); /* "namespaces" …; "unknown" for others */

@@ -9,6 +9,7 @@
 /* Text only: folds "//", "." and ".." of an absolute PATH; -EINVAL when relative or empty,
  * -ENAMETOOLONG. *ret is malloc'ed. */
 int path_canonical(const char *path, char **ret);
+bool path_is_canonical(const char *path);
 int path_join(const char *dir, const char *name, char **ret); /* canonical; NAME may be absolute */
 bool path_is_under(const char *path, const char *dir);        /* equal counts; both canonical */
 const char *path_last(const char *path);                      /* last component, "/" for "/" */

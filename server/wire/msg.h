@@ -4,9 +4,10 @@
  *
  * Channels, each an AF_UNIX stream socketpair made by the daemon:
  *   control   daemon <-> cordon-runner: first `stage` outside the wall, then, on the same socket,
- * the runner inside. The stage reads exactly one frame (the order) and not a byte more. command
- * daemon <-> the supervisor of one command, made for M_START and sent with it. egress    daemon <->
- * cordon-egress. All that comes up a channel is hostile: the daemon checks kind, phase, length, ids
+ * the runner inside. The stage reads exactly one frame (the order) and not a byte more.
+ *   command   daemon <-> the supervisor of one command, made for M_START and sent with it.
+ *   egress    daemon <-> cordon-egress.
+ * All that comes up a channel is hostile: the daemon checks kind, phase, length, ids
  * and the number of descriptors, and kills the sender on nonsense. */
 #pragma once
 #include <stddef.h>
@@ -31,7 +32,7 @@ enum msg_kind {
     M_READY = 34,        /* u32 landlock abi, str failure ("" = locked down and ready for calls) */
     M_PROBED = 35,       /* u32 id, u32 errno (0 = it worked), str text */
     M_START_FAILED = 36, /* u32 id, u8 stage (enum start_stage), u32 errno: it never ran */
-    M_TOOLED = 37,       /* wire/tool.h: u32 id, u32 errno, u8 layer, fields. 0 or 1 fd (file) */
+    M_TOOLED = 37,       /* wire/tool.h: u32 id, u32 errno, u8 layer, u8 fds, fields. FDS fds */
     /* command, down */
     M_CMD_SIGNAL = 64, /* u32 signal, u8 to (enum signal_to) */
     /* command, up */
@@ -111,3 +112,10 @@ struct msg_rule {
 };
 /* NULL for an unknown kind. */
 const struct msg_rule *msg_rule(uint8_t kind);
+
+/* How many of the QUEUED descriptors (received so far and not yet taken) belong to this frame; for
+ * M_EG_START all of them. -EBADMSG: unknown kind, too long a payload, or fewer queued than needed.
+ * The owner of a socket asks this for each frame, and treats descriptors that are left when no
+ * frame is under way as nonsense. */
+struct frame;
+int msg_fds(const struct frame *f, size_t queued);

@@ -21,7 +21,7 @@ void pack_done(struct pack *p);
 
 struct unpack {
     const uint8_t *at, *end;
-    int r; /* 0, or -EBADMSG after the first thing that did not fit */
+    int r; /* 0; -EBADMSG after the first thing that did not fit; -ENOMEM */
 };
 struct unpack unpack_from(const void *bytes, size_t n);
 uint8_t unpack_u8(struct unpack *u);
@@ -29,7 +29,8 @@ uint16_t unpack_u16(struct unpack *u);
 uint32_t unpack_u32(struct unpack *u);
 uint64_t unpack_u64(struct unpack *u);
 const uint8_t *unpack_bytes(struct unpack *u, size_t max, size_t *ret_n); /* never NULL */
-/* malloc'ed, NUL-terminated; a NUL inside is an error; never more than MAX bytes. */
+/* malloc'ed, NUL-terminated; a NUL inside is an error; never more than MAX bytes. NULL only when
+ * memory ran out; free it in every case. */
 char *unpack_str(struct unpack *u, size_t max);
 int unpack_strv(struct unpack *u, size_t max_items, size_t max_bytes, struct strv *ret);
 int unpack_end(const struct unpack *u); /* 0 when all was read and everything fitted */
