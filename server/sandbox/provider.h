@@ -8,6 +8,7 @@
 #pragma once
 #include "base/err.h"
 #include "policy/policy.h"
+#include "wire/rules.h"
 #include <uv.h>
 
 #define WALL_DOORS_MAX 4
@@ -18,12 +19,16 @@ struct wall_request {
     bool want_doors;               /* TCP doors on 127.0.0.1 and ::1 (network allowlist or open) */
     uint64_t deadline_ms;          /* for the whole launch */
 };
-/* Once: r 0, or negative with ERR (code session_refused, which step, cause, cure). */
+/* Once, never from within wall_launch: r 0, or negative with ERR (code session_refused; the detail
+ * names step and cause, the hint the cure). In both cases W is still there: wall_close() it, also
+ * from within this call. Not called any more once wall_close() was. */
 typedef void wall_launched_fn(struct wall *w, int r, const struct err *err, void *arg);
-/* The runner's outer process ended, after a successful launch; once. */
+/* The runner's outer process ended, after a successful launch; once, not after wall_close(). */
 typedef void wall_died_fn(struct wall *w, int status, void *arg);
 typedef void wall_closed_fn(void *arg);
 
+/* Negative with ERR when nothing could even be started; *ret is then untouched and LAUNCHED is not
+ * called. The process is started first and told what to do while it makes its namespaces. */
 int wall_launch(uv_loop_t *loop, enum provider provider, const struct wall_request *rq,
                 wall_launched_fn *launched, void *arg, struct wall **ret, struct err *err);
 void wall_on_death(struct wall *w, wall_died_fn *died, void *arg);
@@ -34,9 +39,17 @@ const int *wall_doors(const struct wall *w, size_t *ret_n);
 int wall_landlock_abi(const struct wall *w);
 pid_t wall_pid(const struct wall *w); /* the outer process */
 const char *wall_bwrap_version(void); /* "0.8.0", "" when none */
-/* Ends it at once (KILL of the outer process; the pid namespace goes with it). CLOSED may be NULL.
- */
+/* Ends it at once. When CLOSED (may be NULL) is called, no process of it lives any more, also none
+ * that a command started: the stage's outer process is reaped only after its pid namespace is
+ * empty, so that the private folder can be removed. */
 void wall_close(struct wall *w, wall_closed_fn *closed, void *arg);
+
+/* What the kernel will be told for P, as text: RENDER is "bwrap" (the stage's joins and bubblewrap's
+ * arguments), "landlock" or "seccomp". *ret_text is malloc'ed. */
+int provider_describe(enum provider provider, const struct policy *p, const struct machine *m,
+                      const char *render, char **ret_text, struct err *err);
+/* The lock-down of cordon-egress (M_EG_START): Landlock and its own filter. */
+int provider_egress_rules(const struct machine *m, struct rules *ret);
 
 /* Can this machine put up PROVIDER's wall? 0, or -ENOTSUP with reason and cure; cheap, no session.
  */

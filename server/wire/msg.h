@@ -14,7 +14,12 @@
 #include <stdint.h>
 
 /* Descriptor numbers in children. 0, 1 are /dev/null, 2 is the daemon's log. */
-enum child_fd { FD_CONTROL = 3, FD_EGRESS = 3 };
+enum child_fd {
+    FD_CONTROL = 3,
+    FD_EGRESS = 3,
+    FD_BWRAP_ARGS = 4, /* where the stage puts the two that come with M_STAGE_ORDER */
+    FD_BWRAP_FILTER = 5
+};
 
 enum msg_kind {
     M_NONE = 0,

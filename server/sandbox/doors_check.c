@@ -1,0 +1,89 @@
+/* Runs in: daemon. Reads: hostile (sockets that came up from the stage). May block: no. */
+#include "base/fd.h"
+#include "base/mem.h"
+#include "sandbox/wall.h"
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71 /* Linux 5.14; asm-generic/socket.h */
+#endif
+
+static int option(int fd, int name)
+{
+    int value = -1;
+    socklen_t len = sizeof value;
+    return getsockopt(fd, SOL_SOCKET, name, &value, &len) < 0 ? -1 : value;
+}
+
+static uint64_t netns_cookie(int fd)
+{
+    uint64_t cookie = 0;
+    socklen_t len = sizeof cookie;
+    return getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len) < 0 ? 0 : cookie;
+}
+
+/* The cookie of our own network namespace, by a socket made in it. */
+static uint64_t own_cookie(void)
+{
+    CLEANUP(fd_done) int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    return fd < 0 ? 0 : netns_cookie(fd);
+}
+
+/* "127.0.0.1" and "::1", with PORT: the family, or AF_UNSPEC for anything else. */
+static int loopback_family(int fd, uint16_t port)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+        struct sockaddr_storage room;
+    } a = {.room = {0}};
+    socklen_t len = sizeof a;
+    if (getsockname(fd, &a.any, &len) < 0)
+        return AF_UNSPEC;
+    if (a.any.sa_family == AF_INET && a.v4.sin_port == htons(port) &&
+        a.v4.sin_addr.s_addr == htonl(INADDR_LOOPBACK))
+        return AF_INET;
+    if (a.any.sa_family == AF_INET6 && a.v6.sin6_port == htons(port) &&
+        memcmp(&a.v6.sin6_addr, &in6addr_loopback, sizeof in6addr_loopback) == 0)
+        return AF_INET6;
+    return AF_UNSPEC;
+}
+
+/* What is wrong with FD as a door of FAMILY, or NULL. */
+static const char *door_fault(int fd, uint16_t port, int family, uint64_t own)
+{
+    if (option(fd, SO_TYPE) != SOCK_STREAM || option(fd, SO_PROTOCOL) != IPPROTO_TCP)
+        return "no TCP socket";
+    if (option(fd, SO_ACCEPTCONN) != 1)
+        return "not listening";
+    if (loopback_family(fd, port) != family)
+        return "not on the loopback address and port that was ordered";
+    uint64_t cookie = netns_cookie(fd);
+    if (cookie == 0 || own == 0)
+        return "its network namespace is not told by this kernel";
+    if (cookie == own)
+        return "in the host's network namespace";
+    return NULL;
+}
+
+int doors_check(const int *fds, size_t n, uint16_t port, struct err *err)
+{
+    static const int FAMILIES[] = {AF_INET, AF_INET6};
+    uint64_t own = own_cookie();
+    const char *fault = n == 0 || n > ARRAY_LEN(FAMILIES) ? "wrong number of doors" : NULL;
+    for (size_t i = 0; i < n && !fault; i++) {
+        fault = door_fault(fds[i], port, FAMILIES[i], own);
+        if (!fault && netns_cookie(fds[i]) != netns_cookie(fds[0]))
+            fault = "in another network namespace than the first";
+        if (!fault && fd_nonblock(fds[i], true) < 0)
+            fault = "cannot be made non-blocking";
+    }
+    if (!fault)
+        return 0;
+    return err_set(err, -EBADF, "session_refused", "install Cordon again",
+                   "a door of the session is not what was ordered: %s", fault);
+}
