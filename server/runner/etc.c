@@ -87,8 +87,8 @@ static int overlay_make(int layer, int lower)
         fsconfig(fs, FSCONFIG_SET_FLAG, "userxattr", NULL, 0) < 0 ||
         fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return -errno;
-    int tree = fsmount(fs, FSMOUNT_CLOEXEC,
-                       MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY);
+    int tree =
+        fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY);
     return tree < 0 ? -errno : tree;
 }
 
@@ -100,8 +100,8 @@ static const char *name_below(const struct join *etc, const struct join *row)
                                                                             : NULL;
 }
 
-static int layer_join(struct joins *j, const struct join *etc, int lower,
-                      const struct join *names, size_t n, int target)
+static int layer_join(struct joins *j, const struct join *etc, int lower, const struct join *names,
+                      size_t n, int target)
 {
     CLEANUP(fd_done) int layer = mask_dir(j);
     if (layer < 0)
@@ -159,8 +159,8 @@ static int cover_link(struct joins *j, const struct join *row, int at)
 static int name_mask(struct joins *j, const struct join *row)
 {
     char mask[24];
-    CLEANUP(fd_done) int at =
-        path_open_beneath(j->root, row->target + 1, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, false);
+    CLEANUP(fd_done)
+    int at = path_open_beneath(j->root, row->target + 1, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, false);
     if (at == -ENOENT || at == -ENOTDIR || at == -ELOOP)
         return 0; /* nothing there to hide, and nothing can be made on the host */
     if (at < 0)
@@ -208,8 +208,8 @@ int etc_join(struct joins *j, const struct join *etc, const struct join *names, 
         return parent;
     if (mkdirat(parent, name, 0755) < 0 && errno != EEXIST)
         return fail(err, -errno, "mount point", etc->target);
-    CLEANUP(fd_done) int target =
-        openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    CLEANUP(fd_done)
+    int target = openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (target < 0)
         return fail(err, -errno, "mount point", etc->target);
     int r = layer_join(j, etc, lower, names, n, target);

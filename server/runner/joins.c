@@ -48,8 +48,8 @@ int joins_clone(int source, uint64_t attributes)
 {
     struct mount_attr attr = {.attr_set = attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV};
     /* Recursive always: without it a folder with mounts below is EINVAL in a user namespace. */
-    int tree = open_tree(source, "",
-                         AT_EMPTY_PATH | AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    int tree =
+        open_tree(source, "", AT_EMPTY_PATH | AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     if (tree < 0)
         return -errno;
     if (mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof attr) < 0) {
@@ -67,8 +67,8 @@ int joins_begin(struct joins *j, const char *root, struct err *err)
     j->private_len = slash ? (size_t)(slash - root) : 0;
     if (j->private_len == 0)
         return fail(err, -EINVAL, "place of the view", root);
-    CLEANUP(fd_done) int at =
-        path_open_beneath(AT_FDCWD, root, O_PATH | O_DIRECTORY | O_CLOEXEC, 0, false);
+    CLEANUP(fd_done)
+    int at = path_open_beneath(AT_FDCWD, root, O_PATH | O_DIRECTORY | O_CLOEXEC, 0, false);
     if (at < 0)
         return fail(err, at, "place of the view", root);
     CLEANUP(fd_done) int tree = tmpfs_make();
@@ -126,8 +126,8 @@ static bool may_make(const struct joins *j, const char *target)
 /* What is at TARGET in the view (O_PATH, also a link itself), or a negative errno. */
 static int target_open(const struct joins *j, const char *target)
 {
-    return path_open_beneath(j->root, target[1] ? target + 1 : ".",
-                             O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, false);
+    return path_open_beneath(j->root, target[1] ? target + 1 : ".", O_PATH | O_NOFOLLOW | O_CLOEXEC,
+                             0, false);
 }
 
 int joins_parent(struct joins *j, const char *target, const char **ret_name, struct err *err)
@@ -144,8 +144,7 @@ int joins_parent(struct joins *j, const char *target, const char **ret_name, str
         int fd = openat(j->root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
         return fd < 0 ? fail(err, -errno, "root of the view", target) : fd;
     }
-    int fd =
-        path_open_beneath(j->root, dir + 1, O_PATH | O_DIRECTORY | O_CLOEXEC, 0, false);
+    int fd = path_open_beneath(j->root, dir + 1, O_PATH | O_DIRECTORY | O_CLOEXEC, 0, false);
     if (fd == -ENOENT) {
         if (!may_make(j, dir))
             return fail(err, -EROFS, "mount point missing in a granted folder", target);
@@ -217,8 +216,8 @@ static int run_bind(struct joins *j, const struct join *row, struct err *err)
         return 0;
     if (source < 0)
         return is_pin ? fail(err, source, "pin", row->target) : source;
-    CLEANUP(fd_done) int tree =
-        joins_clone(source, row->flags & JOIN_READ_ONLY ? MOUNT_ATTR_RDONLY : 0);
+    CLEANUP(fd_done)
+    int tree = joins_clone(source, row->flags & JOIN_READ_ONLY ? MOUNT_ATTR_RDONLY : 0);
     if (tree < 0)
         return fail(err, tree, "clone", is_pin ? row->target : row->source);
     CLEANUP(fd_done) int target = target_make(j, row->target, is_file, err);
@@ -265,8 +264,9 @@ static int run_data(struct joins *j, const struct join *row, struct err *err)
     CLEANUP(fd_done) int parent = joins_parent(j, row->target, &name, err);
     if (parent < 0)
         return parent;
-    CLEANUP(fd_done) int fd = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-                                     row->mode ? row->mode : 0444);
+    CLEANUP(fd_done)
+    int fd =
+        openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, row->mode ? row->mode : 0444);
     int r = fd < 0 ? -errno : fd_write_all(fd, row->data, row->data_len);
     return r < 0 ? fail(err, r, "file", row->target) : 0;
 }

@@ -14,10 +14,10 @@
 #include <stdbool.h>
 
 struct joins {
-    int root, mask;             /* descriptors of the two folders */
-    const char *private_dir;    /* the folder ROOT lies in; borrowed */
-    size_t private_len;         /* of its path */
-    const char **sealed; /* targets of binds from outside the private folder; borrowed paths */
+    int root, mask;          /* descriptors of the two folders */
+    const char *private_dir; /* the folder ROOT lies in; borrowed */
+    size_t private_len;      /* of its path */
+    const char **sealed;     /* targets of binds from outside the private folder; borrowed paths */
     size_t n_sealed, cap_sealed;
     unsigned n_masks;
 };

@@ -28,8 +28,8 @@
 
 struct stage {
     int control;
-    pid_t parent;   /* the daemon, as the outer process saw it */
-    mode_t umask;   /* as inherited; bubblewrap and the runner get it back */
+    pid_t parent;     /* the daemon, as the outer process saw it */
+    mode_t umask;     /* as inherited; bubblewrap and the runner get it back */
     int args, filter; /* what bubblewrap reads */
     struct order_head head;
     struct join *joins;
@@ -291,7 +291,7 @@ int stage_main(int control)
     sigset_t all, mask;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         stage_fail(control, CHILD_PARENT_GONE, -errno, "parent-death signal");
-    (void)setsid(); /* an interrupt at the daemon's terminal is the daemon's to handle */
+    (void)setsid();       /* an interrupt at the daemon's terminal is the daemon's to handle */
     s.parent = getppid(); /* compared with the order's: another one is dead already */
     s.umask = umask(0);
     namespaces_enter(control);

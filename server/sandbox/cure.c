@@ -51,7 +51,8 @@ void cure_namespaces(int errnum, const char *what, struct err *err)
         (void)err_set(err, -ENOTSUP, "session_refused",
                       "as root: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or give "
                       "cordon-runner and bwrap an AppArmor profile with `userns,`",
-                      "AppArmor refuses user namespaces to Cordon's programs (%s: %s)", what, cause);
+                      "AppArmor refuses user namespaces to Cordon's programs (%s: %s)", what,
+                      cause);
     else if (place)
         (void)err_set(err, -ENOTSUP, "session_refused",
                       "start the container with --security-opt seccomp=unconfined --security-opt "

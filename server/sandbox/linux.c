@@ -139,8 +139,8 @@ static int prepare(struct wall *w, const struct wall_request *rq, struct err *er
         r = lockdown_put(&lockdown, rq);
     r = frame_add(&w->out, M_LOCKDOWN, &lockdown, r);
     view_done(&view);
-    return r < 0 ? err_set(err, r, "session_refused", NULL, "the wall's rules cannot be rendered: %s",
-                           strerror(-r))
+    return r < 0 ? err_set(err, r, "session_refused", NULL,
+                           "the wall's rules cannot be rendered: %s", strerror(-r))
                  : 0;
 }
 

@@ -58,8 +58,7 @@ static int folder_new(int at, char *name, size_t size)
                 continue;
             return -errno;
         }
-        CLEANUP(fd_done) int fd =
-            openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        CLEANUP(fd_done) int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || fchmod(fd, 0700) < 0)
             return -errno;
         int taken = fd;
@@ -97,8 +96,7 @@ int private_new(char **ret_path, int *ret_lock_fd, struct err *err)
 static bool name_is_ours(const char *name)
 {
     size_t prefix = sizeof PRIVATE_PREFIX - 1;
-    return strncmp(name, PRIVATE_PREFIX, prefix) == 0 &&
-           strlen(name + prefix) == RANDOM_TEXT &&
+    return strncmp(name, PRIVATE_PREFIX, prefix) == 0 && strlen(name + prefix) == RANDOM_TEXT &&
            strspn(name + prefix,
                   "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") ==
                RANDOM_TEXT;

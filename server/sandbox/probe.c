@@ -111,11 +111,35 @@ static bool version_take(const char *text)
 /* bubblewrap with all its namespaces around `bwrap --version`. */
 static int probe_bwrap(const char *bwrap, struct err *err)
 {
-    static const char *const ARGS[] = {
-        "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net",
-        "--unshare-cgroup", "--die-with-parent", "--cap-drop", "ALL", "--ro-bind", "/usr", "/usr",
-        "--ro-bind-try", "/bin", "/bin", "--ro-bind-try", "/lib", "/lib", "--ro-bind-try", "/lib64",
-        "/lib64", "--ro-bind-try", "/nix", "/nix", "--proc", "/proc", "--dev", "/dev", "--"};
+    static const char *const ARGS[] = {"--unshare-user",
+                                       "--unshare-pid",
+                                       "--unshare-ipc",
+                                       "--unshare-uts",
+                                       "--unshare-net",
+                                       "--unshare-cgroup",
+                                       "--die-with-parent",
+                                       "--cap-drop",
+                                       "ALL",
+                                       "--ro-bind",
+                                       "/usr",
+                                       "/usr",
+                                       "--ro-bind-try",
+                                       "/bin",
+                                       "/bin",
+                                       "--ro-bind-try",
+                                       "/lib",
+                                       "/lib",
+                                       "--ro-bind-try",
+                                       "/lib64",
+                                       "/lib64",
+                                       "--ro-bind-try",
+                                       "/nix",
+                                       "/nix",
+                                       "--proc",
+                                       "/proc",
+                                       "--dev",
+                                       "/dev",
+                                       "--"};
     struct str said = {0}, text = {0};
     struct strv argv = {0};
     int r = strv_add(&argv, bwrap);

@@ -189,7 +189,8 @@ static bool take_ready(struct wall *w, const struct frame *f)
 static void on_frame(struct wall *w, const struct frame *f)
 {
     const struct msg_rule *rule = msg_rule(f->kind);
-    bool fits = rule && f->len <= rule->payload_max;
+    int n_fds = msg_fds(f, w->n_in_fds);
+    bool fits = n_fds >= 0 && (size_t)n_fds == w->n_in_fds; /* nothing else is under way yet */
     switch (fits ? f->kind : M_NONE) {
     case M_DOORS:
         fits = take_doors(w, f);
@@ -371,8 +372,7 @@ void wall_close(struct wall *w, wall_closed_fn *closed, void *arg)
         end_now(w);
 }
 
-static struct wall *wall_new(uv_loop_t *loop, enum provider provider,
-                             const struct wall_request *rq)
+static struct wall *wall_new(uv_loop_t *loop, enum provider provider, const struct wall_request *rq)
 {
     struct wall *w = calloc(1, sizeof *w);
     if (!w)

@@ -44,8 +44,8 @@ const char *wall_bwrap_version(void); /* "0.8.0", "" when none */
  * empty, so that the private folder can be removed. */
 void wall_close(struct wall *w, wall_closed_fn *closed, void *arg);
 
-/* What the kernel will be told for P, as text: RENDER is "bwrap" (the stage's joins and bubblewrap's
- * arguments), "landlock" or "seccomp". *ret_text is malloc'ed. */
+/* What the kernel will be told for P, as text: RENDER is "bwrap" (the stage's joins and
+ * bubblewrap's arguments), "landlock" or "seccomp". *ret_text is malloc'ed. */
 int provider_describe(enum provider provider, const struct policy *p, const struct machine *m,
                       const char *render, char **ret_text, struct err *err);
 /* The lock-down of cordon-egress (M_EG_START): Landlock and its own filter. */
