@@ -1,21 +1,53 @@
 /* The database: one file, one opener, on the loop. WAL; migrations of schema/sql by user_version.
  *
- * Writes gather in one transaction: db_write_begin() opens it when none is open, db_commit() ends
- * it. api/http calls db_commit() before any answer leaves; the loop calls it once a turn; the WAL
- * is fsynced at most 100 ms later. A failed commit (disk full, I/O) sets db_is_full(): new work is
- * then refused (507 disk_full) until a write succeeds again; nothing runs unrecorded. */
+ * Writes gather in one transaction (the group): every function of this room that writes opens it
+ * when none is open, db_commit() ends it. api/http calls db_commit() before any answer leaves; the
+ * loop calls it once a turn. A thread of the database fsyncs the WAL at most 100 ms after a commit,
+ * so neither the loop nor a caller waits for the disk.
+ *
+ * A group is all or nothing. When a write or the commit fails (disk full, I/O error) the group is
+ * rolled back; further writes and the next db_commit() return that error, and with this commit the
+ * group is over. From then on db_is_full() is true, and new work is refused (507 disk_full), until
+ * a write succeeds again: nothing runs unrecorded. Whoever must record something that happened
+ * anyway (a command's end) keeps it and writes it again when db_is_full() has become false.
+ *
+ *     struct db *db; struct err err = {0};
+ *     r = db_open("/home/user/.local/state/cordon/cordon.db", &db, &err);
+ *     r = record_put(db, &record);           // these two stand together or not at all
+ *     r = audit_add(db, &entry);
+ *     r = db_commit(db);                     // < 0: answer disk_full, undo what was begun
+ *     db_close(db); */
 #pragma once
+#include "base/embedded.h"
 #include "base/err.h"
 #include <stdbool.h>
 #include <stdint.h>
 
+/* With fewer free bytes than this db_is_full(): what runs can still be recorded to its end. */
+#define DB_RESERVE_BYTES (4 << 20)
+#define DB_SYNC_MS       50 /* a commit is on the disk after this and the time of one fsync */
+
 struct db;
-/* Opens or makes PATH (0600). An older schema is migrated in one transaction; a newer one is
- * refused
- * (-EPROTO, detail names both versions). After an unclean end integrity_check runs. */
+/* Opens or makes PATH (absolute; its folder exists). The file and its -wal are 0600 whatever the
+ * umask: wrong modes of existing ones are repaired. Refused, without waiting and untouched, with
+ * code store_unusable and the cure in `hint`: a link, FIFO or anything but a regular file of ours
+ * there (-EINVAL, -EPERM), a file system that cannot hold modes (-EPERM), a file of another program
+ * (-EPROTO), one of a newer schema (-EPROTO, detail names both versions), one that another process
+ * has open (-EBUSY). An older schema is migrated, all steps in one transaction. After an unclean
+ * end integrity_check runs; -EUCLEAN with code store_corrupt when it finds something.
+ * On a network file system, whose locks and shared memory WAL cannot rely on, the rollback journal
+ * is used instead, synced at each commit. Call it after any fork: it starts a thread. */
 int db_open(const char *path, struct db **ret, struct err *err);
-void db_close(struct db *db); /* commits, checkpoints */
-int db_write_begin(struct db *db);
-int db_commit(struct db *db); /* 0 also when nothing was open; -ENOSPC, -EIO */
-bool db_is_full(const struct db *db);
-int db_sync(struct db *db); /* fsync of the WAL when it was written since the last one */
+/* The same with another schema than the built-in one; for tests. */
+int db_open_schema(const char *path, const struct embedded *schema, struct db **ret,
+                   struct err *err);
+void db_close(struct db *db); /* commits, checkpoints, marks the end as clean; NULL is fine */
+
+int db_write_begin(struct db *db); /* 0, or why no write is possible in this group */
+int db_commit(struct db *db);      /* 0 also when nothing was open; -ENOSPC, -EIO, … */
+/* No new work may be taken. Tries a small write by itself at most every 200 ms while it is true. */
+bool db_is_full(struct db *db);
+/* fsync of the WAL now, when it was written since the last one; 0 or -EIO. */
+int db_sync(struct db *db);
+/* The schema's version in force. */
+int db_version(struct db *db);

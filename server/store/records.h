@@ -4,30 +4,40 @@
 #include "store/db.h"
 #include <jansson.h>
 
+#define BLOCKED_MAX         1000  /* rows of one session, and of one command: the oldest goes */
+#define IDEMPOTENCY_MAX     10000 /* answers in all: the oldest goes */
+#define IDEMPOTENCY_HOURS   24
+#define RECORD_LIST_MAX     500
+
 enum record_kind { RECORD_SESSION = 0, RECORD_COMMAND };
 struct record {
     enum record_kind kind;
     const char *id;
-    const char *session_id;          /* of a command */
-    const char *state, *tier, *text; /* text: what ?q= looks through (name; display) */
+    const char *session_id;          /* of a command; that session was put before */
+    const char *state, *tier, *text; /* tier: of a session; text: what ?q= looks through */
     const json_t *doc;
 };
 int record_put(struct db *db, const struct record *r);
-int record_get(struct db *db, enum record_kind kind, const char *id,
-               json_t **ret_doc); /* -ENOENT */
-int record_delete(struct db *db, enum record_kind kind,
-                  const char *id); /* a session with its commands */
+/* *ret_doc is a new reference. -ENOENT. */
+int record_get(struct db *db, enum record_kind kind, const char *id, json_t **ret_doc);
+/* A session with its commands and blocked rows, a command with its blocked rows. -ENOENT. */
+int record_delete(struct db *db, enum record_kind kind, const char *id);
 struct record_query {
     enum record_kind kind;
-    const char *session_id, *state, *tier, *q; /* or NULL */
+    const char *session_id, *state, *tier, *q; /* or NULL; q: part of the text, ASCII case apart */
     const char *before_id;                     /* cursor: ids grow with time */
-    unsigned limit;
+    unsigned limit;                            /* 1..RECORD_LIST_MAX; 0 = 50 */
 };
-/* Newest first; *ret_more says whether there are older ones. */
+/* Newest first, a new array of documents; *ret_more says whether there are older ones. */
 int record_list(struct db *db, const struct record_query *q, json_t **ret_items, bool *ret_more);
-/* At start: whatever was alive when the daemon died becomes `ended` (sessions, end_reason
- * daemon_died) or `lost` (commands). Returns how many. */
-int record_mark_lost(struct db *db);
+/* At start, before the first session: whatever was alive when the daemon died becomes `ended`
+ * (sessions, end_reason daemon_died) or `lost` (commands), with ended_at now, a higher rev, and an
+ * audit row each (session.ended, command.ended, by the daemon, outcome error). LOST (or NULL) is
+ * told each command: its spool has no end yet. Returns how many records; call db_commit after. */
+int record_mark_lost(struct db *db, void (*lost)(const char *command_id, void *arg), void *arg);
+/* Removes ended sessions (with their commands) and ended commands whose id is older than
+ * BEFORE_WALL_MS, at most MAX of each. Returns how many. */
+int record_retain(struct db *db, int64_t before_wall_ms, unsigned max);
 
 /* Refused connections, counted. */
 struct blocked_row {
@@ -35,10 +45,14 @@ struct blocked_row {
     uint16_t port;
 };
 int blocked_count(struct db *db, const struct blocked_row *row); /* adds one */
-int blocked_list(struct db *db, const char *session_id /* NULL = all */, const char *command_id,
+/* A new array of {host, port, session_id, command_id?, count, first_at, last_at, reason}, latest
+ * first. The rows of COMMAND_ID; when it is NULL those of the session as a whole; when SESSION_ID is
+ * NULL those of all sessions as wholes (at most BLOCKED_MAX). */
+int blocked_list(struct db *db, const char *session_id, const char *command_id,
                  json_t **ret_items);
 
-/* Idempotency-Key: kept 24 h per token. 1 and the stored answer, 0 none, -EEXIST other body. */
+/* Idempotency-Key: kept 24 h per token. 1 and the stored answer (*ret_body is malloc'ed), 0 none,
+ * -EEXIST other body. */
 int idempotency_get(struct db *db, const char *token_id, const char *route, const char *key,
                     const char *body_hash, int *ret_status, char **ret_body);
 int idempotency_put(struct db *db, const char *token_id, const char *route, const char *key,

@@ -3,7 +3,7 @@
 #include "store/db.h"
 #include <jansson.h>
 
-int settings_load(struct db *db, json_t **ret_values,
-                  int64_t *ret_rev); /* flat {"asks.expiry_ms": 1} */
+/* Flat, {"asks.expiry_ms": 1}; both are written only on success. */
+int settings_load(struct db *db, json_t **ret_values, int64_t *ret_rev);
 /* Sets (or, for null, removes) each member of CHANGES; the revision grows by one. */
 int settings_store(struct db *db, const json_t *changes, int64_t *ret_rev);

@@ -29,12 +29,19 @@ struct token {
     char session_id[32];                          /* an agent's, or empty */
     int64_t created_at, last_used_at, expires_at; /* wall ms; 0 = never */
 };
-#define TOKEN_TEXT_MAX 52 /* "cordon_" + 43 + NUL */
-/* Makes the secret; TEXT is shown once. -E2BIG past 256 (API); the oldest of 64 browsers goes. */
+#define TOKEN_TEXT_MAX 52 /* "cordon_", 43 of base64url (RFC 4648, 5), NUL, one spare */
+#define TOKENS_MAX     256
+#define BROWSERS_MAX   64
+/* Makes id, created_at and the secret; TEXT is shown once. Expired ones make room. -E2BIG past
+ * TOKENS_MAX (API); of BROWSERS_MAX browsers the one not used for longest goes. -EPERM: one with
+ * session_id and more than SCOPES_AGENT. */
 int token_new(struct db *db, struct token *t, char ret_text[static TOKEN_TEXT_MAX]);
 int token_find(struct db *db, const char *text, struct token *ret); /* -ENOENT unknown or expired */
-int token_get(struct db *db, const char *id, struct token *ret);
-int token_delete(struct db *db, const char *id);
-int token_touch(struct db *db, const char *id,
-                int64_t expires_at); /* last used; slides a browser's */
-int tokens_list(struct db *db, enum token_kind kind, json_t **ret_items);
+int token_get(struct db *db, const char *id, struct token *ret);    /* -ENOENT */
+int token_delete(struct db *db, const char *id);                    /* -ENOENT */
+/* Last used is now (kept to the minute); EXPIRES_AT > 0 slides a browser's. */
+int token_touch(struct db *db, const char *id, int64_t expires_at);
+/* {id, name, scopes[], session_id, created_at, last_used_at, expires_at} with null where there is
+ * none; of a browser {id, created_at, last_used_at}. */
+json_t *token_to_json(const struct token *t);
+int tokens_list(struct db *db, enum token_kind kind, json_t **ret_items); /* newest first */
