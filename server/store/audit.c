@@ -21,16 +21,15 @@ static const char SQL_ADD[] =
     "INSERT INTO audit (" AUDIT_COLUMNS
     ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
 static const char SQL_RUN_ADD[] = "INSERT OR IGNORE INTO audit_runs (first_seq) VALUES (?1)";
-static const char SQL_RUNS_CUT[] =
-    "DELETE FROM audit_runs WHERE first_seq <"
-    " (SELECT max(first_seq) FROM audit_runs WHERE first_seq <= ?1)";
-static const char SQL_HASH[] =
-    "SELECT hash FROM audit WHERE seq <= ?1 ORDER BY seq DESC LIMIT 1";
+static const char SQL_RUNS_CUT[] = "DELETE FROM audit_runs WHERE first_seq <"
+                                   " (SELECT max(first_seq) FROM audit_runs WHERE first_seq <= ?1)";
+static const char SQL_HASH[] = "SELECT hash FROM audit WHERE seq <= ?1 ORDER BY seq DESC LIMIT 1";
 static const char SQL_CUT_AT[] = "SELECT seq FROM audit WHERE seq > ?1 AND seq <= ?2 AND at >= ?3"
                                  " ORDER BY seq LIMIT 1";
 static const char SQL_CUT[] = "DELETE FROM audit WHERE seq <= ?1";
 
-/* ---- The ends --------------------------------------------------------------------------------- */
+/* ---- The ends ---------------------------------------------------------------------------------
+ */
 
 int audit_load_ends(struct db *db)
 {
@@ -73,7 +72,8 @@ int audit_before_commit(struct db *db)
     return r;
 }
 
-/* ---- The text and the hash --------------------------------------------------------------------- */
+/* ---- The text and the hash ---------------------------------------------------------------------
+ */
 
 void audit_hex(const unsigned char hash[static 32], char ret[static 65])
 {
@@ -173,7 +173,8 @@ int audit_row_hash(struct str *text, const struct audit_row *row, unsigned char 
     return r;
 }
 
-/* ---- Adding ------------------------------------------------------------------------------------ */
+/* ---- Adding ------------------------------------------------------------------------------------
+ */
 
 static int doc_text(struct str *s, const json_t *doc, const char **ret)
 {
@@ -316,7 +317,8 @@ int audit_add(struct db *db, const struct audit_entry *e)
     return r;
 }
 
-/* ---- Cutting ----------------------------------------------------------------------------------- */
+/* ---- Cutting -----------------------------------------------------------------------------------
+ */
 
 static int query_seq(struct db *db, int64_t from, int64_t to, int64_t at, int64_t *ret)
 {

@@ -1,7 +1,8 @@
 /* Runs in: daemon. Reads: its own rows, which somebody may have edited. May block: no.
  *
  * Pages and the check of the chain. A page goes along the index of one filter, the narrowest that
- * is given, and tests the others row by row; times bound it by numbers of rows, found by halving. */
+ * is given, and tests the others row by row; times bound it by numbers of rows, found by halving.
+ */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "store/audit_row.h"
@@ -15,8 +16,10 @@
     "SELECT " AUDIT_COLUMNS " FROM audit " index " WHERE " where                                   \
     " seq <= ?2 AND seq >= ?3 ORDER BY seq DESC"
 static const char SQL_LIST[] = SQL_PAGE("NOT INDEXED", "");
-static const char SQL_LIST_SESSION[] = SQL_PAGE("INDEXED BY audit_by_session", "session_id = ?1 AND");
-static const char SQL_LIST_ACTOR_ID[] = SQL_PAGE("INDEXED BY audit_by_actor_id", "actor_id = ?1 AND");
+static const char SQL_LIST_SESSION[] =
+    SQL_PAGE("INDEXED BY audit_by_session", "session_id = ?1 AND");
+static const char SQL_LIST_ACTOR_ID[] =
+    SQL_PAGE("INDEXED BY audit_by_actor_id", "actor_id = ?1 AND");
 static const char SQL_LIST_ACTOR_KIND[] =
     SQL_PAGE("INDEXED BY audit_by_actor_kind", "actor_kind = ?1 AND");
 static const char SQL_LIST_ACTION[] = SQL_PAGE("INDEXED BY audit_by_action", "action = ?1 AND");
@@ -50,7 +53,8 @@ bool audit_row_read(sqlite3_stmt *st, struct audit_row *ret)
            col_blob32(st, 15, ret->hash);
 }
 
-/* ---- Pages ------------------------------------------------------------------------------------- */
+/* ---- Pages -------------------------------------------------------------------------------------
+ */
 
 struct page {
     const struct audit_query *q;
@@ -158,9 +162,10 @@ static int page_statement(struct db *db, const struct page *p, sqlite3_stmt **re
         r = db_prepare(db, ST_AUDIT_LIST, SQL_LIST, ret);
     if (r < 0)
         return r;
-    const char *text = q->target ? q->target : q->session ? q->session
-                                           : p->actor_id  ? p->actor_id
-                                                          : q->action;
+    const char *text = q->target     ? q->target
+                       : q->session  ? q->session
+                       : p->actor_id ? p->actor_id
+                                     : q->action;
     if (text)
         bind_text(*ret, 1, text);
     else if (p->outcome >= 0)
@@ -272,7 +277,8 @@ int audit_list(struct db *db, const struct audit_query *q, json_t **ret_items,
     return 0;
 }
 
-/* ---- The chain --------------------------------------------------------------------------------- */
+/* ---- The chain ---------------------------------------------------------------------------------
+ */
 
 static int verify_end(struct audit_verify *v, int64_t broken_at)
 {
@@ -286,8 +292,7 @@ static bool row_is_good(struct db *db, const struct audit_verify *v, const struc
     char prev[65];
     unsigned char hash[32];
     audit_hex(row->prev_hash, prev);
-    return strcmp(prev, v->prev_hash) == 0 &&
-           audit_row_hash(&db->scratch.text, row, hash) == 0 &&
+    return strcmp(prev, v->prev_hash) == 0 && audit_row_hash(&db->scratch.text, row, hash) == 0 &&
            memcmp(hash, row->hash, sizeof hash) == 0;
 }
 
@@ -327,6 +332,5 @@ int audit_verify_step(struct db *db, struct audit_verify *v, unsigned n)
     char last[65];
     audit_hex(ends->last_hash, last);
     bool is_last = v->next_seq == ends->last_seq + 1 && strcmp(last, v->prev_hash) == 0;
-    return verify_end(v, is_last ? 0 : v->next_seq > ends->last_seq ? ends->last_seq
-                                                                      : v->next_seq);
+    return verify_end(v, is_last ? 0 : v->next_seq > ends->last_seq ? ends->last_seq : v->next_seq);
 }

@@ -15,7 +15,8 @@ struct audit_row { /* texts are borrowed; NULL where the row has none */
     const char *before, *after, *enforcement; /* canonical JSON */
     unsigned char prev_hash[32], hash[32];
 };
-/* From the columns AUDIT_COLUMNS; borrowed until ST is stepped. False: a column has a wrong kind. */
+/* From the columns AUDIT_COLUMNS; borrowed until ST is stepped. False: a column has a wrong kind.
+ */
 bool audit_row_read(sqlite3_stmt *st, struct audit_row *ret);
 /* The row without `hash`, canonical, appended to OUT. */
 int audit_row_text(struct str *out, const struct audit_row *row);

@@ -79,8 +79,7 @@ static json_t *row_to_json(sqlite3_stmt *st)
                      col_text(st, 4));
 }
 
-int blocked_list(struct db *db, const char *session_id, const char *command_id,
-                 json_t **ret_items)
+int blocked_list(struct db *db, const char *session_id, const char *command_id, json_t **ret_items)
 {
     sqlite3_stmt *st;
     int r = session_id ? db_prepare(db, ST_BLOCKED_LIST, SQL_LIST, &st)

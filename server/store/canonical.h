@@ -6,5 +6,5 @@
 #include "base/str.h"
 #include <jansson.h>
 
-int canonical_add(struct str *out, const json_t *value); /* -ENOMEM, -E2BIG */
+int canonical_add(struct str *out, const json_t *value);     /* -ENOMEM, -E2BIG */
 int canonical_add_string(struct str *out, const char *text); /* with its quotes; TEXT is UTF-8 */

@@ -56,8 +56,8 @@ int db_errno(int sqlite_code)
 int db_prepare(struct db *db, enum db_stmt id, const char *sql, sqlite3_stmt **ret)
 {
     if (!db->stmts[id]) {
-        int rc = sqlite3_prepare_v3(db->sql, sql, -1, SQLITE_PREPARE_PERSISTENT, &db->stmts[id],
-                                    NULL);
+        int rc =
+            sqlite3_prepare_v3(db->sql, sql, -1, SQLITE_PREPARE_PERSISTENT, &db->stmts[id], NULL);
         if (rc != SQLITE_OK) {
             log_error("store.prepare", "statement=%d detail=%s", (int)id, sqlite3_errmsg(db->sql));
             return db_errno(rc);

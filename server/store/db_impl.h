@@ -132,8 +132,8 @@ struct db {
 
 /* SQLite's code as a negative errno; constraint is -EEXIST. */
 int db_errno(int sqlite_code);
-/* The statement ID, reset and without bindings. Later calls with the same ID get the same one: reset
- * it (db_run, db_reset) before it is asked for again. */
+/* The statement ID, reset and without bindings. Later calls with the same ID get the same one:
+ * reset it (db_run, db_reset) before it is asked for again. */
 int db_prepare(struct db *db, enum db_stmt id, const char *sql, sqlite3_stmt **ret);
 /* For a writing statement: opens the group, prepares. */
 int db_prepare_write(struct db *db, enum db_stmt id, const char *sql, sqlite3_stmt **ret);

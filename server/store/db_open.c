@@ -8,10 +8,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/path.h"
-#include "gen/schema_sql.h"
+#include "schema_sql.h"
 #include "store/db_impl.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -25,7 +28,8 @@ static int refuse(struct err *err, int r, const char *hint, const char *path, co
     return err_set(err, r, "store_unusable", hint, "%s: %s", path, why);
 }
 
-/* ---- Files ------------------------------------------------------------------------------------ */
+/* ---- Files ------------------------------------------------------------------------------------
+ */
 
 /* PATH is a regular file of ours with mode 0600, or does not exist (-ENOENT). */
 static int file_check(const char *path, struct err *err)
@@ -34,8 +38,9 @@ static int file_check(const char *path, struct err *err)
     if (lstat(path, &sb) < 0)
         return errno == ENOENT ? -ENOENT : refuse(err, -errno, NULL, path, strerror(errno));
     if (!S_ISREG(sb.st_mode))
-        return refuse(err, -EINVAL, "Remove what lies there; Cordon keeps its database under that "
-                                    "name.",
+        return refuse(err, -EINVAL,
+                      "Remove what lies there; Cordon keeps its database under that "
+                      "name.",
                       path, "is a link or no regular file");
     CLEANUP(fd_done) int fd = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &sb) < 0)
@@ -86,10 +91,9 @@ static int files_check(const char *path, struct err *err)
  * it may be anything. */
 static bool is_network_fs(int dir_fd)
 {
-    static const unsigned long KINDS[] = {0x6969 /* NFS */,    0xff534d42 /* CIFS */,
-                                          0xfe534d42 /* SMB2 */, 0x517b /* SMB */,
-                                          0x01021997 /* 9p */, 0x65735546 /* FUSE */,
-                                          0x5346414f /* AFS */, 0x00c36400 /* Ceph */};
+    static const unsigned long KINDS[] = {
+        0x6969 /* NFS */,    0xff534d42 /* CIFS */, 0xfe534d42 /* SMB2 */, 0x517b /* SMB */,
+        0x01021997 /* 9p */, 0x65735546 /* FUSE */, 0x5346414f /* AFS */,  0x00c36400 /* Ceph */};
     struct statfs fs;
     if (fstatfs(dir_fd, &fs) < 0)
         return false;
@@ -99,7 +103,8 @@ static bool is_network_fs(int dir_fd)
     return false;
 }
 
-/* ---- Schema ----------------------------------------------------------------------------------- */
+/* ---- Schema -----------------------------------------------------------------------------------
+ */
 
 static int query_int(struct db *db, const char *sql, int64_t *ret)
 {
@@ -199,7 +204,8 @@ static int migrate(struct db *db, const struct embedded *schema, struct err *err
     return r;
 }
 
-/* ---- Open and close --------------------------------------------------------------------------- */
+/* ---- Open and close ---------------------------------------------------------------------------
+ */
 
 static int integrity_check(struct db *db, struct err *err)
 {
@@ -234,9 +240,9 @@ static int mark_open(struct db *db, struct err *err)
 
 static int open_sqlite(struct db *db, struct err *err)
 {
-    int rc = sqlite3_open_v2(db->path, &db->sql,
-                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,
-                             NULL);
+    int rc =
+        sqlite3_open_v2(db->path, &db->sql,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL);
     if (rc != SQLITE_OK)
         return refuse(err, db_errno(rc), NULL, db->path,
                       db->sql ? sqlite3_errmsg(db->sql) : "out of memory");
@@ -302,7 +308,8 @@ static void db_drop(struct db *db)
 }
 DEFINE_FREEP(struct db *, db_drop)
 
-/* The folder with its links resolved (SQLITE_OPEN_NOFOLLOW refuses a link anywhere), and the name. */
+/* The folder with its links resolved (SQLITE_OPEN_NOFOLLOW refuses a link anywhere), and the name.
+ */
 static int locate(struct db *db, const char *path, struct err *err)
 {
     const char *slash = strrchr(path, '/');

@@ -24,12 +24,10 @@ static const char SQL_COMMAND_DELETE[] = "DELETE FROM commands WHERE id = ?1";
 #define LIST_FILTERS                                                                               \
     " (?1 IS NULL OR id < ?1) AND (?2 IS NULL OR state = ?2)"                                      \
     " AND (?3 IS NULL OR instr(lower(text), lower(?3)) > 0)"
-static const char SQL_SESSION_LIST[] =
-    "SELECT doc FROM sessions WHERE" LIST_FILTERS
-    " AND (?4 IS NULL OR tier = ?4) ORDER BY id DESC LIMIT ?5";
+static const char SQL_SESSION_LIST[] = "SELECT doc FROM sessions WHERE" LIST_FILTERS
+                                       " AND (?4 IS NULL OR tier = ?4) ORDER BY id DESC LIMIT ?5";
 static const char SQL_COMMAND_LIST[] =
-    "SELECT doc FROM commands WHERE session_id = ?4 AND" LIST_FILTERS
-    " ORDER BY id DESC LIMIT ?5";
+    "SELECT doc FROM commands WHERE session_id = ?4 AND" LIST_FILTERS " ORDER BY id DESC LIMIT ?5";
 static const char SQL_COMMAND_LIST_ALL[] =
     "SELECT doc FROM commands WHERE" LIST_FILTERS " AND ?4 IS NULL ORDER BY id DESC LIMIT ?5";
 static const char SQL_SESSION_ALIVE[] =
@@ -50,7 +48,8 @@ static const char SQL_BLOCKED_OF_COMMAND[] =
     "DELETE FROM blocked WHERE session_id = (SELECT session_id FROM commands WHERE id = ?1)"
     " AND command_id = ?1";
 
-/* ---- One document ------------------------------------------------------------------------------ */
+/* ---- One document ------------------------------------------------------------------------------
+ */
 
 static int put_text(struct db *db, const struct record *r, const char *doc)
 {
@@ -119,7 +118,8 @@ int record_delete(struct db *db, enum record_kind kind, const char *id)
     return r < 0 ? r : r == 0 ? -ENOENT : 0;
 }
 
-/* ---- Lists ------------------------------------------------------------------------------------- */
+/* ---- Lists -------------------------------------------------------------------------------------
+ */
 
 static int list_statement(struct db *db, const struct record_query *q, sqlite3_stmt **ret)
 {
@@ -175,7 +175,8 @@ int record_list(struct db *db, const struct record_query *q, json_t **ret_items,
     return 0;
 }
 
-/* ---- What a dead daemon left ------------------------------------------------------------------- */
+/* ---- What a dead daemon left -------------------------------------------------------------------
+ */
 
 struct left { /* one record that was alive, copied out of the statement */
     char id[ID_MAX], session_id[ID_MAX];
@@ -236,16 +237,16 @@ static int left_end(struct db *db, enum record_kind kind, const struct left *l)
                                             .text = l->text,
                                             .doc = doc});
     if (r == 0)
-        r = audit_add(db, &(struct audit_entry){
-                              .action = is_session ? "session.ended" : "command.ended",
-                              .session_id = session_id,
-                              .command_id = is_session ? NULL : l->id,
-                              .target = l->text,
-                              .take_after = is_session
-                                                ? json_pack("{s:s}", "end_reason", "daemon_died")
-                                                : json_pack("{s:s}", "state", "lost"),
-                              .outcome = OUTCOME_ERROR,
-                              .enforcement = json_object_get(doc, "enforcement")});
+        r = audit_add(db,
+                      &(struct audit_entry){
+                          .action = is_session ? "session.ended" : "command.ended",
+                          .session_id = session_id,
+                          .command_id = is_session ? NULL : l->id,
+                          .target = l->text,
+                          .take_after = is_session ? json_pack("{s:s}", "end_reason", "daemon_died")
+                                                   : json_pack("{s:s}", "state", "lost"),
+                          .outcome = OUTCOME_ERROR,
+                          .enforcement = json_object_get(doc, "enforcement")});
     json_decref(doc);
     return r;
 }
@@ -289,7 +290,8 @@ int record_mark_lost(struct db *db, void (*lost)(const char *command_id, void *a
     return sessions < 0 ? sessions : commands + sessions;
 }
 
-/* ---- Retention --------------------------------------------------------------------------------- */
+/* ---- Retention ---------------------------------------------------------------------------------
+ */
 
 /* The smallest id with that prefix and time: a ULID begins with 48 bits of ms in base 32. */
 static void id_of_time(const char *prefix, int64_t wall_ms, char ret[static ID_MAX])

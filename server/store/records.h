@@ -4,10 +4,10 @@
 #include "store/db.h"
 #include <jansson.h>
 
-#define BLOCKED_MAX         1000  /* rows of one session, and of one command: the oldest goes */
-#define IDEMPOTENCY_MAX     10000 /* answers in all: the oldest goes */
-#define IDEMPOTENCY_HOURS   24
-#define RECORD_LIST_MAX     500
+#define BLOCKED_MAX       1000  /* rows of one session, and of one command: the oldest goes */
+#define IDEMPOTENCY_MAX   10000 /* answers in all: the oldest goes */
+#define IDEMPOTENCY_HOURS 24
+#define RECORD_LIST_MAX   500
 
 enum record_kind { RECORD_SESSION = 0, RECORD_COMMAND };
 struct record {
@@ -46,10 +46,9 @@ struct blocked_row {
 };
 int blocked_count(struct db *db, const struct blocked_row *row); /* adds one */
 /* A new array of {host, port, session_id, command_id?, count, first_at, last_at, reason}, latest
- * first. The rows of COMMAND_ID; when it is NULL those of the session as a whole; when SESSION_ID is
- * NULL those of all sessions as wholes (at most BLOCKED_MAX). */
-int blocked_list(struct db *db, const char *session_id, const char *command_id,
-                 json_t **ret_items);
+ * first. The rows of COMMAND_ID; when it is NULL those of the session as a whole; when SESSION_ID
+ * is NULL those of all sessions as wholes (at most BLOCKED_MAX). */
+int blocked_list(struct db *db, const char *session_id, const char *command_id, json_t **ret_items);
 
 /* Idempotency-Key: kept 24 h per token. 1 and the stored answer (*ret_body is malloc'ed), 0 none,
  * -EEXIST other body. */

@@ -21,7 +21,7 @@ int settings_load(struct db *db, json_t **ret_values, int64_t *ret_rev)
     while ((r = db_step(st)) > 0) {
         const char *text = col_text(st, 1);
         json_t *value = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
-        r = !value ? -EUCLEAN
+        r = !value                                                    ? -EUCLEAN
             : json_object_set_new(values, col_text(st, 0), value) < 0 ? -ENOMEM
                                                                       : 0;
         if (r < 0) {

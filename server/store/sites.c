@@ -36,8 +36,7 @@ static const char SQL_EACH_LIST[] =
     " AND" EACH_FILTERS " ORDER BY id DESC LIMIT ?6";
 static const char SQL_COUNT[] =
     "SELECT count(*) FROM sites WHERE (?1 < 0 OR list = ?1) AND (?2 IS NULL OR session_id = ?2)";
-static const char SQL_HIT[] =
-    "UPDATE sites SET hits = hits + 1, last_used_at = ?2 WHERE id = ?1";
+static const char SQL_HIT[] = "UPDATE sites SET hits = hits + 1, last_used_at = ?2 WHERE id = ?1";
 static const char SQL_BLOCKED[] = "UPDATE sites SET blocked_hits = blocked_hits + 1 WHERE id = ?1";
 
 static int run_row(struct db *db, enum db_stmt which, const char *sql, const struct site *s)

@@ -24,10 +24,9 @@ const struct scope_name SCOPE_ROWS[] = {
     {0, NULL},
 };
 
-#define COLUMNS                                                                                    \
-    "id, kind, name, scopes, session_id, created_at, last_used_at, expires_at, hash"
-static const char SQL_PUT[] = "INSERT INTO tokens (" COLUMNS
-                              ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+#define COLUMNS "id, kind, name, scopes, session_id, created_at, last_used_at, expires_at, hash"
+static const char SQL_PUT[] =
+    "INSERT INTO tokens (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 static const char SQL_FIND[] = "SELECT " COLUMNS " FROM tokens WHERE hash = ?1";
 static const char SQL_GET[] = "SELECT " COLUMNS " FROM tokens WHERE id = ?1";
 static const char SQL_DELETE[] = "DELETE FROM tokens WHERE id = ?1";
@@ -218,7 +217,8 @@ int token_touch(struct db *db, const char *id, int64_t expires_at)
     return db_run(db, st);
 }
 
-/* ---- As JSON ----------------------------------------------------------------------------------- */
+/* ---- As JSON -----------------------------------------------------------------------------------
+ */
 
 static json_t *time_json(int64_t wall_ms)
 {
