@@ -12,7 +12,6 @@
 #include "store/db_impl.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
