@@ -6,8 +6,10 @@
 struct machine_dirs { /* as config resolved them; absolute */
     const char *state, *config, *cache, *run;
 };
+/* RET is filled or left alone; machine_done() it. HOME is $HOME where that is a usable absolute
+ * path, else the account's; what the account's home is called otherwise is among home_links. */
 int machine_look(const struct machine_dirs *dirs, struct machine *ret, struct err *err);
 /* May F->path be granted? Fills real, dev, ino. -EPERM protected_place: home itself, "/", /tmp
- * whole, in or around a protected place (links resolved both ways); -EINVAL, -ENOENT, -ENOTDIR
- * path_invalid. */
+ * whole, in or around a protected place (links resolved both ways, looked at now and not when the
+ * machine was); -EINVAL, -ENOENT, -ENOTDIR path_invalid. */
 int machine_folder_check(const struct machine *m, struct policy_folder *f, struct err *err);
