@@ -5,6 +5,8 @@
  * (lists machine and session, W8) or with its subdomains (list guarded, T13). Both meanings in one
  * set.
  *
+ * An entry is added and never taken out: who changes a list makes a new set.
+ *
  *     struct hostset *set = hostset_new();
  *     hostset_add(set, &(struct host_rule){.host = "example.com", .port = 443}, &err);
  *     enum verdict v = hostset_match(set, "example.com", 443, &why); */
@@ -38,30 +40,39 @@ struct host_rule {
 };
 struct host_entry { /* a rule in a set, owned by it */
     struct host_rule rule;
-    char text[HOST_MAX + 12]; /* "*.example.com:443" */
+    const char *text; /* "*.example.com:443" */
 };
+#define HOST_RULE_TEXT_MAX (HOST_MAX + 12)
+/* RULE as a person writes it: "example.com:443", "*.example.com", "[2001:db8::1]:443", "*". */
+void host_rule_text(const struct host_rule *rule, char ret[static HOST_RULE_TEXT_MAX]);
+
 struct hostset;
-#define HOSTSET_MAX 10512 /* 10,000 machine sites, 256 of the session, catalogue */
-struct hostset *hostset_new(void);
+#define HOSTSET_MAX 10512          /* 10,000 machine sites, 256 of the session, catalogue */
+struct hostset *hostset_new(void); /* NULL: no memory */
 void hostset_free(struct hostset *set);
-int hostset_add(struct hostset *set, const struct host_rule *rule,
-                struct err *err); /* -E2BIG, -EINVAL */
+/* RULE is copied. -E2BIG (too_many) past HOSTSET_MAX, -EINVAL (site_invalid) when the host is not
+ * canonical or a wildcard is put on an address, -ENOMEM. */
+int hostset_add(struct hostset *set, const struct host_rule *rule, struct err *err);
 /* May this session reach HOST:PORT?
  * host  lower-case A-label, no trailing dot (RFC 5890, 2.3.2.1), or an address literal without
- * brackets. Returns DENY (0), ALLOW or ASK; *why is the entry that decided, NULL for none, borrowed
- * until SET changes. The most specific rule decides. Cannot fail: a host that does not normalise is
- * DENY. */
+ * brackets. Returns DENY (0) or ALLOW (ASK is for those who know whom to ask); *why is the entry
+ * that decided, NULL for none, borrowed until SET changes. The most specific rule decides: the host
+ * itself before what covers it from above, the nearest of these first, "*" last; then one that
+ * names the port before one that means 443 and 80; then one with allow_private. Cannot fail: a
+ * host that is not canonical is DENY. */
 enum verdict hostset_match(const struct hostset *set, const char *host, uint16_t port,
                            const struct host_entry **why);
 size_t hostset_count(const struct hostset *set);
 const struct host_entry *hostset_at(const struct hostset *set, size_t i);
 
-/* A typed entry -> rule. Normalises (case, root dot, IDNA), refuses other spellings (URL, ".x",
- * "x:*", short or hex addresses) with site_invalid, the reason in detail and the accepted form in
- * hint
- * ("suggestion"). HOST is HOST_MAX bytes of room for rule->host. *ret_wide: needs a confirmation
- * ("*", a wildcard at or above a public suffix; libpsl). BARE_COVERS says what a bare name means.
- */
+/* A typed entry -> rule. TEXT is UTF-8. Normalises (case, one root dot, IDNA); every other spelling
+ * (URL, userinfo, path, ".x", "x:*", short, octal or hex addresses, v6 without brackets, spaces,
+ * ports with a sign or zeros in front) is -EINVAL with code site_invalid, the reason in detail, and
+ * in SUGGESTION (and in the hint) the accepted spelling of what was probably meant, or "".
+ * HOST is room for rule->host, which points to it. *ret_wide: more than one owner's hosts, which
+ * needs a confirmation: "*", and subdomains of a public suffix (publicsuffix.org, ICANN part).
+ * BARE_COVERS (COVERS_HOST or COVERS_HOST_AND_SUBDOMAINS) says what a bare name means; an address
+ * covers itself. source, id and allow_private are left for the caller. */
 int host_rule_parse(const char *text, enum covers bare_covers, char host[static HOST_MAX],
-                    struct host_rule *ret, bool *ret_wide, char suggestion[static HOST_MAX + 12],
-                    struct err *err);
+                    struct host_rule *ret, bool *ret_wide,
+                    char suggestion[static HOST_RULE_TEXT_MAX], struct err *err);

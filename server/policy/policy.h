@@ -38,6 +38,8 @@ extern const char *const NET_NAMES[];      /* "none" "allowlist" "open" NULL */
 extern const char *const PROVIDER_NAMES[]; /* "unknown" "bubblewrap" "seatbelt" "direct" NULL */
 extern const char *const LEVEL_NAMES[];    /* "files+network" "files" "none" NULL */
 
+#define POLICY_FOLDERS_MAX 32
+
 /* What is true of this machine; gathered by sandbox/machine, plain data. */
 struct machine {
     struct strv system_dirs;  /* real folders that exist: "/usr" "/opt" "/nix" "/snap" … */
@@ -93,7 +95,9 @@ struct policy {
     enum tier tier;
     enum net_mode network;
     enum read_mode reads;
-    struct pathset paths; /* every grant and denial, most specific wins */
+    struct pathset paths; /* every grant and denial, by the paths inside; most specific wins */
+    /* Certificate bundles that variables name: read-only, in PATHS too. */
+    struct strv config_files, config_dirs;
     struct policy_folder *folders;
     size_t n_folders;
     char *cwd;  /* as seen inside */
@@ -105,8 +109,16 @@ struct policy {
     struct strv warnings; /* "code: detail" */
 };
 
-/* -EINVAL with ERR (code path_invalid, protected_place, …; pointer /folders/N/path) when it cannot
- * be. */
+/* -EINVAL or -EPERM with ERR when it cannot be: code path_invalid or protected_place with pointer
+ * /folders/N/path, path_invalid with /cwd, body_invalid with /env/NAME. -ENOTSUP with body_invalid
+ * and /tier: guarded and airlock are not in this version. A folder marked missing is kept in
+ * FOLDERS and grants nothing.
+ *
+ * Tier walled: reads only what is granted. Environment: LANG LC_* TERM TZ and the variables that
+ * name certificates pass from CALLER_ENV, but for names that hold KEY TOKEN SECRET PASSW CREDENTIAL
+ * or AUTH; PATH keeps the folders that are readable inside; HOME TMPDIR XDG_*, the caches and the
+ * proxy are set; SESSION_ENV then adds, replaces, and (null) takes away. CORDON_SANDBOXED=1 always.
+ * Tier open: everything, and CALLER_ENV whole. */
 int policy_compile(const struct policy_input *in, const struct machine *m, struct policy *ret,
                    struct err *err);
 void policy_done(struct policy *p);
@@ -115,10 +127,23 @@ void policy_done(struct policy *p);
  * or around a protected place; -EINVAL/-ENOENT with path_invalid. Fills real, dev, ino. NOT pure:
  * looks at the file system; lives in sandbox/machine. */
 
+/* PATH as it is inside once the links are followed that every view has (merged /usr, other
+ * spellings of home and of granted folders). *ret is malloc'ed; PATH is canonical. -ENOMEM. */
+int policy_spelling(const struct policy *p, const struct machine *m, const char *path, char **ret);
+/* Names that hold logins in ~/.config/git and in a switched-on ~/.cargo: hidden. NULL-ended. */
+extern const char *const POLICY_CREDENTIAL_FILES[];
+/* A variable of the caller that no wall lets in: its name says that it holds a secret. */
+bool env_name_is_secret(const char *name);
+/* The value of NAME in P's environment, NULL when unset; borrowed. */
+const char *policy_getenv(const struct policy *p, const char *name);
+
+/* LEVEL_NONE for direct, an unknown provider and tier open. */
 enum level policy_level(enum provider provider, enum tier tier, enum net_mode network);
 /* Is TO at most as wide as FROM? (B4) */
 bool tier_is_within(enum tier to, enum tier from);
-/* {mode, readable[], writable[] or "unrestricted", protected[], sites[], enforced_by} of api.md. */
+/* {mode, readable[], writable[] or "unrestricted", protected[], sites[], enforced_by} of api.md:
+ * mode is the tier, the lists are texts (paths escaped where they are not UTF-8, sites as
+ * host_rule_text writes them), enforced_by names the layers. HOSTS may be NULL. */
 json_t *policy_to_json(const struct policy *p, const struct machine *m, enum provider provider,
                        const struct hostset *hosts);
 void machine_done(struct machine *m);
