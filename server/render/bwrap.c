@@ -1,0 +1,72 @@
+/* Runs in: daemon. Reads: trusted. May block: no.
+ *
+ * bubblewrap gets the whole view by one bind, so no path of a folder or of home stands here. What
+ * it adds is what only it can make: the namespaces, /proc, /dev. */
+#include "render/bwrap.h"
+#include "base/mem.h"
+#include <errno.h>
+
+/* /dev/shm of a session without a memory limit: what large test suites need, not all of memory. */
+#define SHM_BYTES ((uint64_t)1 << 30)
+
+/* Namespaces and ids; the cgroup namespace too, so that its paths tell nothing of the host. */
+static const char *const FIXED[] = {
+    "--unshare-user",   "--unshare-pid", "--unshare-ipc", "--unshare-uts",
+    "--unshare-cgroup", "--as-pid-1",    "--new-session", "--die-with-parent",
+    "--cap-drop",       "ALL",           "--clearenv",    "--hostname",
+    "cordon",
+};
+
+static int add_all(struct strv *v, const char *const *items, size_t n)
+{
+    int r = 0;
+    for (size_t i = 0; i < n && r >= 0; i++)
+        r = strv_add(v, items[i]);
+    return r;
+}
+
+static int add_number(struct strv *v, const char *option, uint64_t n)
+{
+    int r = strv_add(v, option);
+    return r < 0 ? r : strv_addf(v, "%llu", (unsigned long long)n);
+}
+
+/* The order is that of mounting: root, then what lies on it, read-only last. /dev stays writable
+ * only where it is a file system of its own (shm, pts). */
+static int add_mounts(struct strv *v, const struct policy *p, const struct bwrap_input *in)
+{
+    uint64_t shm = p->limits.memory_bytes && p->limits.memory_bytes < SHM_BYTES
+                       ? p->limits.memory_bytes
+                       : SHM_BYTES;
+    const char *const before[] = {"--bind", in->root, "/",       "--proc", "/proc",
+                                  "--dev",  "/dev",   "--perms", "1777"};
+    const char *const after[] = {"--tmpfs",      "/dev/shm", "--remount-ro", "/dev",
+                                 "--remount-ro", "/",        "--chdir",      "/"};
+    int r = add_all(v, before, ARRAY_LEN(before));
+    if (r >= 0)
+        r = add_number(v, "--size", shm);
+    return r < 0 ? r : add_all(v, after, ARRAY_LEN(after));
+}
+
+int bwrap_render(const struct policy *p, const struct machine *m, const struct bwrap_input *in,
+                 struct strv *ret_args)
+{
+    struct strv v = {0};
+    if (p->tier == TIER_OPEN || !in->root)
+        return -EINVAL;
+    int r = add_all(&v, FIXED, ARRAY_LEN(FIXED));
+    if (r >= 0)
+        r = add_number(&v, "--uid", m->uid);
+    if (r >= 0)
+        r = add_number(&v, "--gid", m->gid);
+    if (r >= 0)
+        r = add_mounts(&v, p, in);
+    if (r >= 0)
+        r = add_number(&v, "--add-seccomp-fd", (uint64_t)in->filter_fd);
+    if (r < 0) {
+        strv_done(&v);
+        return r;
+    }
+    *ret_args = v;
+    return 0;
+}
