@@ -1,5 +1,5 @@
-/* Typed entries -> rules (host_rule_parse of policy/hostset.h).
- * Runs in: any. Reads: hostile. May block: no. */
+/* Runs in: any. Reads: hostile. May block: no.
+ * Typed entries -> rules (host_rule_parse of policy/hostset.h). */
 #include "base/str.h"
 #include "policy/hostset.h"
 #include "wire/idna.h"

@@ -1,5 +1,5 @@
-/* policy_to_json of policy/policy.h.
- * Runs in: daemon. Reads: trusted. May block: no. */
+/* Runs in: daemon. Reads: trusted. May block: no.
+ * policy_to_json of policy/policy.h. */
 #include "base/mem.h"
 #include "policy/policy.h"
 #include <errno.h>

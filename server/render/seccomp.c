@@ -1,6 +1,5 @@
 /* Runs in: daemon. Reads: trusted. May block: no. */
 #include "render/seccomp.h"
-#include "base/fd.h"
 #include "base/mem.h"
 #include <errno.h>
 #include <linux/audit.h>
@@ -40,30 +39,77 @@
 
 /* ENOSYS where programs have another way when a kernel lacks the call, EPERM where they are to say
  * that it is forbidden. A number below 0 is libseccomp's: the architecture lacks the call. */
-#define REFUSED_ENOSYS(X)                                                                          \
-    X(clone3) /* its flags lie in memory that a filter cannot read; glibc falls back to clone */   \
-    X(io_uring_setup)                                                                              \
-    X(io_uring_enter) X(io_uring_register) X(add_key) X(request_key) X(keyctl) X(modify_ldt)       \
-        X(uselib) X(ustat) X(sysfs) X(_sysctl) X(nfsservctl) X(vserver) X(afs_syscall) X(tuxcall)  \
-            X(security) X(getpmsg) X(putpmsg) X(lookup_dcookie) X(create_module) X(query_module)   \
-                X(get_kernel_syms)
-#define REFUSED_EPERM(X)                                                                           \
-    X(bpf)                                                                                         \
-    X(perf_event_open) X(userfaultfd) X(fanotify_init) X(open_by_handle_at) X(init_module)         \
-        X(finit_module) X(delete_module) X(reboot) X(kexec_load) X(kexec_file_load) X(swapon)      \
-            X(swapoff) X(acct) X(syslog) X(quotactl) X(quotactl_fd) X(settimeofday)                \
-                X(clock_settime) X(vhangup) X(iopl) X(ioperm) X(sethostname) X(setdomainname)      \
-                    X(mount) X(umount2) X(pivot_root) X(chroot) X(setns) X(open_tree)              \
-                        X(move_mount) X(fsopen) X(fsconfig) X(fsmount) X(fspick) X(mount_setattr)
-
 struct refused {
     int nr;
     int error;
     const char *name;
 };
-#define ROW_ENOSYS(name) {SCMP_SYS(name), ENOSYS, #name},
-#define ROW_EPERM(name)  {SCMP_SYS(name), EPERM, #name},
-static const struct refused REFUSED[] = {REFUSED_ENOSYS(ROW_ENOSYS) REFUSED_EPERM(ROW_EPERM)};
+#define REFUSE(name, error)                                                                        \
+    {                                                                                              \
+        SCMP_SYS(name), error, #name                                                               \
+    }
+static const struct refused REFUSED[] = {
+    /* its flags lie in memory that a filter cannot read; glibc falls back to clone */
+    REFUSE(clone3, ENOSYS),
+    REFUSE(io_uring_setup, ENOSYS),
+    REFUSE(io_uring_enter, ENOSYS),
+    REFUSE(io_uring_register, ENOSYS),
+    REFUSE(add_key, ENOSYS),
+    REFUSE(request_key, ENOSYS),
+    REFUSE(keyctl, ENOSYS),
+    REFUSE(modify_ldt, ENOSYS),
+    REFUSE(uselib, ENOSYS),
+    REFUSE(ustat, ENOSYS),
+    REFUSE(sysfs, ENOSYS),
+    REFUSE(_sysctl, ENOSYS),
+    REFUSE(nfsservctl, ENOSYS),
+    REFUSE(vserver, ENOSYS),
+    REFUSE(afs_syscall, ENOSYS),
+    REFUSE(tuxcall, ENOSYS),
+    REFUSE(security, ENOSYS),
+    REFUSE(getpmsg, ENOSYS),
+    REFUSE(putpmsg, ENOSYS),
+    REFUSE(lookup_dcookie, ENOSYS),
+    REFUSE(create_module, ENOSYS),
+    REFUSE(query_module, ENOSYS),
+    REFUSE(get_kernel_syms, ENOSYS),
+    REFUSE(bpf, EPERM),
+    REFUSE(perf_event_open, EPERM),
+    REFUSE(userfaultfd, EPERM),
+    REFUSE(fanotify_init, EPERM),
+    REFUSE(open_by_handle_at, EPERM),
+    REFUSE(init_module, EPERM),
+    REFUSE(finit_module, EPERM),
+    REFUSE(delete_module, EPERM),
+    REFUSE(reboot, EPERM),
+    REFUSE(kexec_load, EPERM),
+    REFUSE(kexec_file_load, EPERM),
+    REFUSE(swapon, EPERM),
+    REFUSE(swapoff, EPERM),
+    REFUSE(acct, EPERM),
+    REFUSE(syslog, EPERM),
+    REFUSE(quotactl, EPERM),
+    REFUSE(quotactl_fd, EPERM),
+    REFUSE(settimeofday, EPERM),
+    REFUSE(clock_settime, EPERM),
+    REFUSE(vhangup, EPERM),
+    REFUSE(iopl, EPERM),
+    REFUSE(ioperm, EPERM),
+    REFUSE(sethostname, EPERM),
+    REFUSE(setdomainname, EPERM),
+    REFUSE(mount, EPERM),
+    REFUSE(umount2, EPERM),
+    REFUSE(pivot_root, EPERM),
+    REFUSE(chroot, EPERM),
+    REFUSE(setns, EPERM),
+    REFUSE(open_tree, EPERM),
+    REFUSE(move_mount, EPERM),
+    REFUSE(fsopen, EPERM),
+    REFUSE(fsconfig, EPERM),
+    REFUSE(fsmount, EPERM),
+    REFUSE(fspick, EPERM),
+    REFUSE(mount_setattr, EPERM),
+};
 
 /* ---- What it refuses by argument ------------------------------------------------------------- */
 
@@ -154,41 +200,133 @@ static const struct condition CONDITIONS[] = {
 
 /* ---- What the egress may call ---------------------------------------------------------------- */
 
-#define EGRESS_CALLS(X)                                                                            \
-    X(read)                                                                                        \
-    X(write) X(readv) X(writev) X(pread64) X(recvfrom) X(recvmsg) X(recvmmsg) X(sendto) X(         \
-        sendmsg) X(sendmmsg) X(splice) X(pipe2) X(close) X(close_range) X(shutdown) X(connect)     \
-        X(bind) X(accept) X(accept4) X(getsockname) X(getpeername) X(getsockopt) X(setsockopt) X(  \
-            epoll_create1) X(epoll_ctl) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) X(eventfd2)   \
-            X(timerfd_create) X(timerfd_settime) X(timerfd_gettime) X(poll) X(ppoll) X(select)     \
-                X(pselect6) X(fcntl) X(dup) X(dup2) X(dup3) X(lseek) X(open) X(openat) X(fstat)    \
-                    X(stat) X(lstat) X(newfstatat) X(statx) X(access) X(faccessat) X(faccessat2)   \
-                        X(readlink) X(readlinkat) X(fadvise64) X(inotify_init1)                    \
-                            X(inotify_add_watch) X(inotify_rm_watch) X(brk) X(munmap) X(mremap)    \
-                                X(madvise) X(membarrier) X(futex) X(set_robust_list)               \
-                                    X(get_robust_list) X(set_tid_address) X(rseq) X(rt_sigaction)  \
-                                        X(rt_sigprocmask) X(rt_sigreturn) X(sigaltstack)           \
-                                            X(restart_syscall) X(clock_gettime) X(clock_getres)    \
-                                                X(clock_nanosleep) X(nanosleep) X(gettimeofday)    \
-                                                    X(time) X(getrandom) X(getpid) X(gettid)       \
-                                                        X(getppid) X(getuid) X(geteuid) X(getgid)  \
-                                                            X(getegid) X(getrlimit) X(getrusage)   \
-                                                                X(sysinfo) X(uname) X(sched_yield) \
-                                                                    X(sched_getaffinity) X(getcpu) \
-                                                                        X(tgkill) X(prctl) X(exit) \
-                                                                            X(exit_group)
-#define NUMBER(name) SCMP_SYS(name),
-static const int EGRESS[] = {EGRESS_CALLS(NUMBER)};
+#define CALL(name) SCMP_SYS(name)
+static const int EGRESS[] = {
+    CALL(read),
+    CALL(write),
+    CALL(readv),
+    CALL(writev),
+    CALL(pread64),
+    CALL(recvfrom),
+    CALL(recvmsg),
+    CALL(recvmmsg),
+    CALL(sendto),
+    CALL(sendmsg),
+    CALL(sendmmsg),
+    CALL(splice),
+    CALL(pipe2),
+    CALL(close),
+    CALL(close_range),
+    CALL(shutdown),
+    CALL(connect),
+    CALL(bind),
+    CALL(accept),
+    CALL(accept4),
+    CALL(getsockname),
+    CALL(getpeername),
+    CALL(getsockopt),
+    CALL(setsockopt),
+    CALL(epoll_create1),
+    CALL(epoll_ctl),
+    CALL(epoll_wait),
+    CALL(epoll_pwait),
+    CALL(epoll_pwait2),
+    CALL(eventfd2),
+    CALL(timerfd_create),
+    CALL(timerfd_settime),
+    CALL(timerfd_gettime),
+    CALL(poll),
+    CALL(ppoll),
+    CALL(select),
+    CALL(pselect6),
+    CALL(fcntl),
+    CALL(dup),
+    CALL(dup2),
+    CALL(dup3),
+    CALL(lseek),
+    CALL(open),
+    CALL(openat),
+    CALL(fstat),
+    CALL(stat),
+    CALL(lstat),
+    CALL(newfstatat),
+    CALL(statx),
+    CALL(access),
+    CALL(faccessat),
+    CALL(faccessat2),
+    CALL(readlink),
+    CALL(readlinkat),
+    CALL(fadvise64),
+    CALL(inotify_init1),
+    CALL(inotify_add_watch),
+    CALL(inotify_rm_watch),
+    CALL(brk),
+    CALL(munmap),
+    CALL(mremap),
+    CALL(madvise),
+    CALL(membarrier),
+    CALL(futex),
+    CALL(set_robust_list),
+    CALL(get_robust_list),
+    CALL(set_tid_address),
+    CALL(rseq),
+    CALL(rt_sigaction),
+    CALL(rt_sigprocmask),
+    CALL(rt_sigreturn),
+    CALL(sigaltstack),
+    CALL(restart_syscall),
+    CALL(clock_gettime),
+    CALL(clock_getres),
+    CALL(clock_nanosleep),
+    CALL(nanosleep),
+    CALL(gettimeofday),
+    CALL(time),
+    CALL(getrandom),
+    CALL(getpid),
+    CALL(gettid),
+    CALL(getppid),
+    CALL(getuid),
+    CALL(geteuid),
+    CALL(getgid),
+    CALL(getegid),
+    CALL(getrlimit),
+    CALL(getrusage),
+    CALL(sysinfo),
+    CALL(uname),
+    CALL(sched_yield),
+    CALL(sched_getaffinity),
+    CALL(getcpu),
+    CALL(tgkill),
+    CALL(prctl),
+    CALL(exit),
+    CALL(exit_group),
+};
 
 /* Starting programs and reaching into processes: nobody does that by mistake. */
-#define EGRESS_KILLED_CALLS(X)                                                                     \
-    X(execve)                                                                                      \
-    X(execveat) X(fork) X(vfork) X(ptrace) X(process_vm_readv) X(process_vm_writev) X(pidfd_getfd) \
-        X(bpf) X(mount) X(umount2) X(setns) X(unshare) X(chroot) X(pivot_root) X(init_module)      \
-            X(finit_module) X(kexec_load) X(perf_event_open) X(userfaultfd)
-static const int EGRESS_KILLED[] = {EGRESS_KILLED_CALLS(NUMBER)};
-static const int EGRESS_ABSENT[] = {SCMP_SYS(clone3), SCMP_SYS(io_uring_setup),
-                                    SCMP_SYS(io_uring_enter), SCMP_SYS(io_uring_register)};
+static const int EGRESS_KILLED[] = {
+    CALL(execve),
+    CALL(execveat),
+    CALL(fork),
+    CALL(vfork),
+    CALL(ptrace),
+    CALL(process_vm_readv),
+    CALL(process_vm_writev),
+    CALL(pidfd_getfd),
+    CALL(bpf),
+    CALL(mount),
+    CALL(umount2),
+    CALL(setns),
+    CALL(unshare),
+    CALL(chroot),
+    CALL(pivot_root),
+    CALL(init_module),
+    CALL(finit_module),
+    CALL(kexec_load),
+    CALL(perf_event_open),
+    CALL(userfaultfd),
+};
+static const int EGRESS_ABSENT[] = {CALL(clone3), CALL(io_uring_setup), CALL(io_uring_enter),
+                                    CALL(io_uring_register)};
 
 #define THREAD (CLONE_VM | CLONE_THREAD | CLONE_SIGHAND)
 #define ALLOWED_IOCTL(request)                                                                     \
