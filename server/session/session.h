@@ -42,16 +42,21 @@ struct sessions_deps {
     struct settings *settings;
     const struct machine *machine;
     const char *spool_dir;
-    uint16_t api_ports[4]; /* filled before the first session; 0 ends */
+    uint16_t api_ports[4]; /* sessions_set_ports; 0 ends */
     const char *api_socket;
     const char *version;
 };
 int sessions_new(const struct sessions_deps *deps, struct sessions **ret, struct err *err);
 /* Sweeps private folders that dead daemons left (ownership and lock decide, not names). */
 void sessions_sweep(struct sessions *ss);
-/* Stops all; DONE is called once when none lives; then sessions_free. */
+/* Takes nothing new; gives running commands DRAIN_MS to end by themselves, then stops all; DONE is
+ * called once when none lives; then sessions_free. */
 void sessions_shutdown(struct sessions *ss, uint64_t drain_ms, void (*done)(void *arg), void *arg);
 void sessions_free(struct sessions *ss);
+/* The ports the api got; before the first session. */
+void sessions_set_ports(struct sessions *ss, const uint16_t *ports, size_t n);
+/* The ids of all commands that are queued or run, added to RET. */
+void sessions_running(const struct sessions *ss, struct strv *ret);
 size_t sessions_alive(const struct sessions *ss);
 const struct sessions_deps *sessions_deps(const struct sessions *ss);
 
@@ -104,7 +109,7 @@ json_t *session_enforcement(const struct session *s); /* new reference */
 json_t *session_blocked_json(struct session *s, const char *command_id /* or NULL */);
 json_t *session_access_json(struct session *s);
 const struct policy *session_policy(const struct session *s);
-const struct hostset *session_hosts(const struct session *s);
+const struct hostset *session_hosts(struct session *s); /* NULL without memory */
 enum provider session_provider(const struct session *s);
 int64_t session_rev(const struct session *s);
 

@@ -1,0 +1,98 @@
+/* What one command is made of: shared by the command files of this room only. command.c its life ·
+ * command_start.c what it is started with · command_input.c standard input · command_json.c the
+ * resource. */
+#pragma once
+#include "session/channel.h"
+#include "session/output.h"
+#include "session/parts.h"
+
+#define COMMAND_STDIN_MAX   ((size_t)256 << 10) /* buffered, and one POST */
+#define COMMAND_BLOCKED_MAX 64                  /* different hosts told in one result */
+#define COMMAND_DISPLAY_MAX 4096
+
+struct blocked_host {
+    char host[HOST_MAX];
+    uint16_t port;
+    char reason[24];
+    char *rule, *hint;
+    uint64_t count;
+};
+struct command_result {
+    bool is_signaled;
+    int code; /* exit code or signal number */
+    uint64_t cpu_us, max_rss_bytes;
+    char *cwd;
+    const char *limit; /* NULL, or what was hit */
+};
+struct command_input {
+    int fd; /* the daemon's write end; -1 = none, or closed */
+    uv_poll_t poll;
+    struct str buffer;
+    uint64_t accepted_to;
+    bool was_asked_for, close_after, is_waiting;
+};
+
+struct command {
+    struct command *next; /* in its session, newest first */
+    unsigned refs;
+    struct session *session; /* a reference */
+    struct closing closing;
+    struct deadline deadline;
+    struct channel ch; /* to its supervisor */
+    struct watched watched;
+    char id[ID_MAX];
+    enum command_state state;
+    uint32_t start_id; /* of M_START; 0 = not started */
+
+    /* What was sent. */
+    struct strv argv;
+    struct strv start_argv, start_env; /* until it is started */
+    char *shell, *cwd;
+    json_t *env, *origin;
+    bool stdin_pipe, kill_on_disconnect;
+    int64_t timeout_ms, idle_timeout_ms, kill_grace_ms, max_output_bytes;
+    struct actor actor;
+
+    json_t *enforcement; /* of the wall it was started behind */
+    struct spool *spool;
+    struct output *output;
+    struct command_input input;
+    int64_t started_at, ended_at;  /* wall ms */
+    uint64_t started_ms, ended_ms; /* monotonic */
+    uint64_t last_output_ms;
+
+    /* How it goes. */
+    bool has_result;     /* M_CMD_EXIT came; the output is drained next */
+    bool is_stopped;     /* by a client */
+    bool is_timed_out;   /* by one of its clocks */
+    bool is_output_lost; /* the spool took no more */
+    uint64_t kill_at_ms; /* 0 = no KILL is due */
+    bool has_tail;       /* ended, but background processes of it live */
+    bool is_unsent;      /* M_START could not be sent: start_errno says why */
+    struct command_result result;
+    int start_errno;
+    enum start_stage start_stage;
+    struct blocked_host *blocked;
+    size_t n_blocked;
+    json_t *output_counts; /* once the spool is closed */
+};
+extern const char *const START_STAGE_NAMES[];
+
+/* The arguments and the environment it is started with, checked, into start_argv and start_env. */
+int command_words(struct command *c, struct err *err);
+/* Sends it off: pipes made, M_START sent, our ends watched. */
+int command_launch(struct command *c);
+int command_send_signal(struct command *c, int signo, enum signal_to to);
+int command_got(struct channel *ch, const struct frame *f);
+void command_channel_ended(struct channel *ch, int r);
+void command_wrote(void *arg);
+void command_output_failed(int r, void *arg);
+void command_output_finished(void *arg);
+int command_check_cwd(const struct command *c, const char *asked, char **ret, struct err *err);
+
+void command_input_init(struct command *c);
+int command_input_open(struct command *c, int take_fd);
+void command_input_close(struct command *c);
+
+json_t *command_result_json(const struct command *c);
+json_t *command_start_error_json(const struct command *c);

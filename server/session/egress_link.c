@@ -1,0 +1,529 @@
+/* Runs in: daemon. Reads: hostile (frames of cordon-egress, which reads the world). May block: no.
+ *
+ * The answer table of the way out: cordon-egress asks for each request whether its host may be
+ * reached, and tells what became of it. The decision, the counts and the audit rows are made here.
+ * Its twin across the wall is egress/gate. */
+#include "base/child.h"
+#include "base/log.h"
+#include "session/channel.h"
+#include "session/parts.h"
+#include "wire/egress.h"
+#include "wire/msg.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WHY_BYTES 400
+
+/* A request under way: from its check until it is refused, has failed, or is closed. */
+struct request {
+    struct request *next;
+    uint32_t conn, number;
+    char host[HOST_MAX];
+    uint16_t port;
+    char site_id[32];
+    char rule[HOST_MAX + 12];
+    bool is_proof, is_open;
+};
+
+struct egress_link {
+    struct closing closing;
+    struct channel ch;
+    struct child child;
+    struct session *s;
+    struct request *requests;
+    size_t n_requests;
+    bool is_ready, is_closing;
+    void (*closed)(void *arg);
+    void *closed_arg;
+};
+
+struct verdict_out {
+    enum eg_verdict verdict;
+    uint8_t flags;
+    const char *reason, *rule;
+    char hint[WHY_BYTES];
+};
+
+static const uint8_t KINDS[] = {M_EG_READY, M_EG_CHECK, M_EG_RESULT, M_EG_CLOSED, M_EG_REFUSED, 0};
+
+static void link_free(struct closing *closing)
+{
+    struct egress_link *l = container_of(closing, struct egress_link, closing);
+    void (*closed)(void *arg) = l->closed;
+    void *arg = l->closed_arg;
+    while (l->requests) {
+        struct request *rq = l->requests;
+        l->requests = rq->next;
+        free(rq);
+    }
+    child_done(&l->child);
+    channel_done(&l->ch);
+    free(l);
+    if (closed)
+        closed(arg);
+}
+
+static void way_out_is(struct egress_link *l, enum way_out state, const char *why)
+{
+    struct session *s = l->s;
+    if (l->is_closing || s->way_out == WAY_DEAD)
+        return;
+    s->way_out = state;
+    if (why && *why) {
+        free(s->way_out_why);
+        s->way_out_why = strdup(why);
+    }
+    if (state == WAY_DEAD) {
+        log_warn("egress.dead", "session=%s why=%s", s->id, why ? why : "");
+        channel_stop(&l->ch);
+        child_kill(&l->child, SIGKILL);
+        if (s->state == SESSION_READY) {
+            session_warn(s, "proxy_off",
+                         "the egress ended: no network until the session is "
+                         "verified again or a new one is made");
+            session_audit(s, NULL, "session.changed", "egress ended", NULL, OUTCOME_ERROR);
+            session_changed(s);
+        }
+    }
+    session_step(s);
+}
+
+/* ---- Requests under way -----------------------------------------------------------------------
+ */
+
+static struct request **request_at(struct egress_link *l, uint32_t conn, uint32_t number)
+{
+    struct request **at = &l->requests;
+    while (*at && ((*at)->conn != conn || (*at)->number != number))
+        at = &(*at)->next;
+    return at;
+}
+
+static void request_drop(struct egress_link *l, struct request **at)
+{
+    struct request *rq = *at;
+    *at = rq->next;
+    l->n_requests--;
+    free(rq);
+}
+
+static struct request *request_add(struct egress_link *l, uint32_t conn, uint32_t number,
+                                   const char *host, uint16_t port)
+{
+    struct request *rq = calloc(1, sizeof *rq);
+    if (!rq)
+        return NULL;
+    rq->conn = conn;
+    rq->number = number;
+    rq->port = port;
+    (void)snprintf(rq->host, sizeof rq->host, "%s", host);
+    rq->next = l->requests;
+    l->requests = rq;
+    l->n_requests++;
+    return rq;
+}
+
+/* ---- The verdict ------------------------------------------------------------------------------
+ */
+
+static bool is_own_port(const struct session *s, uint16_t port)
+{
+    const uint16_t *ports = s->ss->deps.api_ports;
+    for (size_t i = 0; i < ARRAY_LEN(s->ss->deps.api_ports) && ports[i]; i++)
+        if (ports[i] == port)
+            return true;
+    return false;
+}
+
+static bool is_loopback(const char *host)
+{
+    return strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
+           strcmp(host, "::1") == 0 || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+}
+
+static void deny(struct verdict_out *out, const char *reason, const char *rule)
+{
+    out->verdict = EG_DENY;
+    out->reason = reason;
+    out->rule = rule;
+}
+
+static void deny_unlisted(const char *host, uint16_t port, struct verdict_out *out)
+{
+    char target[HOST_MAX + 10];
+    host_port_text(host, port, target);
+    deny(out, "not_listed", "network allowlist: no site of this machine or session covers it");
+    (void)snprintf(out->hint, sizeof out->hint, "cordon sites add %s", target);
+}
+
+/* Every path that does not reach an explicit allow is DENY (0). */
+static void judge(struct session *s, const char *host, uint16_t port, struct verdict_out *out,
+                  const struct host_entry **why)
+{
+    *out = (struct verdict_out){.verdict = EG_DENY, .reason = "not_listed", .rule = ""};
+    *why = NULL;
+    if (s->proof_allowed[0] && strcmp(host, s->proof_allowed) == 0) {
+        out->verdict = EG_ANSWER_SELF;
+        out->reason = "proof";
+        return;
+    }
+    if (s->proof_refused[0] && strcmp(host, s->proof_refused) == 0) {
+        deny(out, "not_listed", "the proof's own name");
+        return;
+    }
+    if (is_loopback(host)) {
+        is_own_port(s, port)
+            ? deny(out, "own_port", "Cordon's own port is refused whatever a rule says")
+            : deny(out, "address_class", "the host's loopback is never reached from inside");
+        return;
+    }
+    if (s->network == NET_OPEN) {
+        out->verdict = EG_ALLOW;
+        out->flags = EG_ALLOW_PRIVATE;
+        out->reason = "open";
+        out->rule = "network open";
+        return;
+    }
+    if (s->network != NET_ALLOWLIST) {
+        deny(out, "network_none", "network none");
+        return;
+    }
+    if (session_hosts_match(s, host, port, why) != VERDICT_ALLOW) {
+        deny_unlisted(host, port, out);
+        return;
+    }
+    out->verdict = EG_ALLOW;
+    out->flags = (*why)->rule.allow_private ? EG_ALLOW_PRIVATE : 0;
+    out->reason = "listed";
+    out->rule = (*why)->text;
+}
+
+static bool is_proof_probe(const struct session *s, const char *host)
+{
+    if (strcmp(host, s->proof_allowed) == 0 || strcmp(host, s->proof_refused) == 0)
+        return true;
+    return s->state == SESSION_VERIFYING && is_loopback(host);
+}
+
+static int send_verdict(struct egress_link *l, uint32_t conn, uint32_t number,
+                        const struct verdict_out *v)
+{
+    CLEANUP(pack_done) struct pack p = {0};
+    pack_u32(&p, conn);
+    pack_u32(&p, number);
+    pack_u8(&p, (uint8_t)v->verdict);
+    pack_u8(&p, v->flags);
+    pack_str(&p, v->reason);
+    pack_str(&p, v->rule);
+    pack_str(&p, v->hint);
+    return channel_send(&l->ch, M_EG_VERDICT, &p, NULL, 0);
+}
+
+static int take_check(struct egress_link *l, struct unpack *u)
+{
+    struct session *s = l->s;
+    const struct host_entry *why = NULL;
+    struct verdict_out v;
+    char canonical[HOST_MAX];
+    uint32_t conn = unpack_u32(u), number = unpack_u32(u);
+    uint8_t door = unpack_u8(u);
+    CLEANUP(freep) char *host = unpack_str(u, HOST_MAX - 1);
+    uint16_t port = unpack_u16(u);
+    int r = unpack_end(u);
+    if (r < 0 || !host)
+        return r < 0 ? r : -ENOMEM;
+    if (door > EG_DOOR_REDIRECT || port == 0 || l->n_requests >= EGRESS_REQUESTS ||
+        host_canonical(host, strlen(host), false, canonical) == HOST_BAD ||
+        strcmp(host, canonical) != 0 || *request_at(l, conn, number))
+        return -EBADMSG;
+    judge(s, host, port, &v, &why);
+    bool proof = is_proof_probe(s, host);
+    if (v.verdict == EG_DENY && !proof)
+        session_blocked(s, host, port, v.reason, v.rule, v.hint);
+    if (v.verdict != EG_DENY) {
+        struct request *rq = request_add(l, conn, number, host, port);
+        if (!rq)
+            return -ENOMEM;
+        rq->is_proof = v.verdict == EG_ANSWER_SELF;
+        (void)snprintf(rq->rule, sizeof rq->rule, "%s", v.rule);
+        if (why && why->rule.id)
+            (void)snprintf(rq->site_id, sizeof rq->site_id, "%s", why->rule.id);
+    }
+    return send_verdict(l, conn, number, &v);
+}
+
+/* ---- What became of it ------------------------------------------------------------------------
+ */
+
+static void audit_opened(struct session *s, const struct request *rq, const char *address,
+                         const char *detail, enum outcome outcome)
+{
+    char target[HOST_MAX + 10];
+    host_port_text(rq->host, rq->port, target);
+    json_t *after = json_pack("{s:s, s:s}", "rule", rq->rule, "address", address);
+    if (*detail)
+        (void)json_object_set_new(after, "detail", json_string(detail));
+    session_audit(s, NULL, "connection.opened", target, after, outcome);
+}
+
+static void result_refused(struct session *s, const struct request *rq, const char *reason,
+                           const char *detail)
+{
+    if (rq->site_id[0])
+        (void)site_used(s->ss->deps.db, rq->site_id, true);
+    session_blocked(s, rq->host, rq->port, reason, detail,
+                    strcmp(reason, "address_class") == 0
+                        ? "a private address is reached only by a site with allow_private"
+                        : "");
+}
+
+static const char *refused_reason(uint8_t outcome)
+{
+    switch ((enum eg_outcome)outcome) {
+    case EG_ADDRESS_CLASS:
+        return "address_class";
+    case EG_OWN_PORT:
+        return "own_port";
+    case EG_RESOLVE_FAILED:
+        return "resolve_failed";
+    case EG_FAILED:
+    case EG_OPENED:
+    case EG_CONNECT_FAILED:
+    case EG_TIMED_OUT:
+        return NULL;
+    }
+    return NULL;
+}
+
+static int take_result(struct egress_link *l, struct unpack *u)
+{
+    struct session *s = l->s;
+    uint32_t conn = unpack_u32(u), number = unpack_u32(u);
+    uint8_t outcome = unpack_u8(u);
+    CLEANUP(freep) char *address = unpack_str(u, 128);
+    CLEANUP(freep) char *detail = unpack_str(u, 1024);
+    int r = unpack_end(u);
+    if (r < 0 || !address || !detail)
+        return r < 0 ? r : -ENOMEM;
+    struct request **at = request_at(l, conn, number), *rq = *at;
+    if (!rq || outcome > EG_TIMED_OUT || rq->is_open || !utf8_is_valid(address, strlen(address)) ||
+        !utf8_is_valid(detail, strlen(detail)))
+        return -EBADMSG;
+    if (rq->is_proof) {
+        request_drop(l, at);
+        return 0;
+    }
+    if (outcome == EG_OPENED) {
+        rq->is_open = true;
+        if (rq->site_id[0])
+            (void)site_used(s->ss->deps.db, rq->site_id, false);
+        audit_opened(s, rq, address, detail, OUTCOME_OK);
+        return 0;
+    }
+    const char *reason = refused_reason(outcome);
+    if (reason)
+        result_refused(s, rq, reason, detail);
+    else
+        audit_opened(s, rq, address, detail, OUTCOME_ERROR);
+    request_drop(l, at);
+    return 0;
+}
+
+static int take_closed(struct egress_link *l, struct unpack *u)
+{
+    char target[HOST_MAX + 10];
+    uint32_t conn = unpack_u32(u), number = unpack_u32(u);
+    uint64_t up = unpack_u64(u), down = unpack_u64(u);
+    uint8_t opaque = unpack_u8(u);
+    int r = unpack_end(u);
+    if (r < 0)
+        return r;
+    struct request **at = request_at(l, conn, number), *rq = *at;
+    if (!rq) /* one that was refused, or failed: told before */
+        return 0;
+    if (rq->is_open) {
+        host_port_text(rq->host, rq->port, target);
+        json_t *after =
+            json_pack("{s:s, s:I, s:I, s:b}", "rule", rq->rule, "up_bytes", (json_int_t)up,
+                      "down_bytes", (json_int_t)down, "opaque", opaque != 0);
+        session_audit(l->s, NULL, "connection.closed", target, after, OUTCOME_OK);
+    }
+    request_drop(l, at);
+    return 0;
+}
+
+static int take_refused(struct egress_link *l, struct unpack *u)
+{
+    (void)unpack_u32(u);
+    CLEANUP(freep) char *host = unpack_str(u, 1024);
+    CLEANUP(freep) char *why = unpack_str(u, 1024);
+    int r = unpack_end(u);
+    if (r < 0 || !host || !why)
+        return r < 0 ? r : -ENOMEM;
+    if (!utf8_is_valid(host, strlen(host)) || !utf8_is_valid(why, strlen(why)))
+        return -EBADMSG;
+    session_audit(l->s, NULL, "site.blocked", host, json_pack("{s:s}", "detail", why),
+                  OUTCOME_REFUSED);
+    return 0;
+}
+
+static int take_ready(struct egress_link *l, struct unpack *u)
+{
+    CLEANUP(freep) char *failure = unpack_str(u, 1024);
+    int r = unpack_end(u);
+    if (r < 0 || !failure)
+        return r < 0 ? r : -ENOMEM;
+    if (l->is_ready)
+        return -EBADMSG;
+    l->is_ready = true;
+    way_out_is(l, *failure ? WAY_DEAD : WAY_READY, failure);
+    return 0;
+}
+
+static int link_got(struct channel *ch, const struct frame *f)
+{
+    struct egress_link *l = container_of(ch, struct egress_link, ch);
+    struct unpack u = unpack_from(f->payload, f->len);
+    if (f->kind == M_EG_READY)
+        return take_ready(l, &u);
+    if (!l->is_ready)
+        return -EBADMSG;
+    if (f->kind == M_EG_CHECK)
+        return take_check(l, &u);
+    if (f->kind == M_EG_RESULT)
+        return take_result(l, &u);
+    if (f->kind == M_EG_CLOSED)
+        return take_closed(l, &u);
+    return take_refused(l, &u);
+}
+
+static void link_ended(struct channel *ch, int r)
+{
+    struct egress_link *l = container_of(ch, struct egress_link, ch);
+    way_out_is(l, WAY_DEAD, r == -EBADMSG ? "the egress sent nonsense" : "the egress ended");
+}
+
+/* ---- Its life ---------------------------------------------------------------------------------
+ */
+
+static void start_closing(struct egress_link *l)
+{
+    channel_stop(&l->ch);
+    closing_start(&l->closing);
+}
+
+static void child_exited(struct child *c, int status)
+{
+    struct egress_link *l = container_of(c, struct egress_link, child);
+    (void)status;
+    if (l->is_closing)
+        start_closing(l);
+    else
+        way_out_is(l, WAY_DEAD, "the egress ended");
+}
+
+static int spawn_it(struct egress_link *l, int child_end)
+{
+    const struct machine *m = l->s->ss->deps.machine;
+    char *argv[] = {m->egress, NULL};
+    char *envp[] = {NULL};
+    int fds[] = {-1, -1, STDERR_FILENO, child_end};
+    struct spawn sp = {
+        .file = m->egress, .argv = argv, .envp = envp, .fds = fds, .n_fds = ARRAY_LEN(fds)};
+    pid_t pid = fd_spawn(&sp);
+    if (pid < 0)
+        return (int)pid;
+    return child_watch(l->s->ss->deps.loop, &l->child, &l->closing, pid, child_exited);
+}
+
+int egress_link_new(struct session *s, struct egress_link **ret, struct err *err)
+{
+    int pair[2] = {-1, -1};
+    struct egress_link *l = calloc(1, sizeof *l);
+    if (!l)
+        return err_set(err, -ENOMEM, "session_refused", NULL, "out of memory");
+    closing_init(&l->closing, link_free);
+    channel_init(&l->ch);
+    child_init(&l->child);
+    l->s = s;
+    int r = fd_pair(pair);
+    if (r == 0) {
+        r = spawn_it(l, pair[1]);
+        fd_close(pair[1]);
+        if (r == 0)
+            r = channel_open(&l->ch, s->ss->deps.loop, &l->closing, pair[0], KINDS, link_got,
+                             link_ended);
+        else
+            fd_close(pair[0]);
+    }
+    if (r < 0) {
+        l->is_closing = true;
+        closing_start(&l->closing);
+        return err_set(err, r, "session_refused",
+                       "are Cordon's programs where they were installed?",
+                       "cordon-egress could not be started: %s", strerror(-r));
+    }
+    s->way_out = WAY_STARTING;
+    *ret = l;
+    return 0;
+}
+
+int egress_link_doors(struct egress_link *l, const int *doors, size_t n)
+{
+    const struct sessions_deps *deps = &l->s->ss->deps;
+    CLEANUP(pack_done) struct pack p = {0};
+    struct egress_start start = {.session = l->s->id,
+                                 .door_port = SESSION_DOOR_PORT,
+                                 .connections_max = 1024,
+                                 .head_max = 65536,
+                                 .dial_ms = 10000};
+    memcpy(start.own_ports, deps->api_ports, sizeof start.own_ports);
+    int r = provider_egress_rules(deps->machine, &start.rules);
+    if (r == 0) {
+        egress_start_put(&p, &start);
+        r = channel_send(&l->ch, M_EG_START, &p, doors, n);
+    }
+    rules_done(&start.rules);
+    return r;
+}
+
+void egress_link_recheck(struct egress_link *l)
+{
+    const struct host_entry *why;
+    struct verdict_out v;
+    if (!l || l->is_closing)
+        return;
+    for (struct request *rq = l->requests; rq; rq = rq->next) {
+        if (rq->is_proof)
+            continue;
+        judge(l->s, rq->host, rq->port, &v, &why);
+        if (v.verdict != EG_DENY)
+            continue;
+        CLEANUP(pack_done) struct pack p = {0};
+        pack_u32(&p, rq->conn);
+        (void)channel_send(&l->ch, M_EG_CUT, &p, NULL, 0);
+    }
+}
+
+void egress_link_close(struct egress_link *l, void (*closed)(void *arg), void *arg)
+{
+    if (!l || l->is_closing) {
+        if (closed)
+            closed(arg);
+        return;
+    }
+    l->is_closing = true;
+    l->closed = closed;
+    l->closed_arg = arg;
+    if (l->child.pid > 0)
+        child_kill(&l->child, SIGKILL); /* child_exited goes on */
+    else
+        start_closing(l);
+}
+
+pid_t egress_link_pid(const struct egress_link *l)
+{
+    return l ? l->child.pid : 0;
+}

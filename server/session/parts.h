@@ -1,0 +1,192 @@
+/* What one session is made of: shared by the files of this room, and by nobody else.
+ *
+ * sessions.c the table · spec.c what a client asked for, checked · session.c the step machine ·
+ * proof_run.c the proof · sites.c own sites and the matcher · session_json.c the resource ·
+ * runner_link, egress_link the two children · command*.c, output.c, files.c what is done inside ·
+ * status.c, preview.c the machine. */
+#pragma once
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/loop.h"
+#include "base/mem.h"
+#include "sandbox/machine.h"
+#include "sandbox/private.h"
+#include "sandbox/proof.h"
+#include "sandbox/provider.h"
+#include "session/command.h"
+#include "session/runner_link.h"
+#include "session/session.h"
+#include "store/records.h"
+
+#define SESSION_DOOR_PORT  7410 /* of the doors, in the session's own network namespace */
+#define SESSION_START_MS   20000
+#define SESSION_PROBE_MS   10000
+#define SESSION_GRACE_MS   5000 /* TERM to KILL */
+#define SESSION_FILE_CALLS 64
+#define SESSION_SINKS      256 /* outputs that background processes still hold open */
+#define SESSION_TAILS      256 /* ended commands whose background processes live */
+#define UNRECORDED_MAX     1024
+#define EGRESS_REQUESTS    2048 /* under way at once in one session; its connections are 1,024 */
+
+struct egress_link;
+struct output;
+
+/* ---- All sessions ------------------------------------------------------------------------- */
+struct sessions {
+    struct sessions_deps deps;
+    struct session *items[SESSIONS_MAX];
+    size_t n;
+    struct hostset *machine_hosts; /* list machine, compiled when first asked for */
+    int control_fd;                /* a listener on the host's loopback: control of the proof */
+    uint16_t control_port;
+    int null_fd;
+    unsigned umask;      /* of who started the daemon: commands get it */
+    const char *shell;   /* absolute, the same in every wall */
+    json_t *last_checks; /* of the latest proof, for GET /status */
+    bool last_proof_ok;
+    bool is_stopping; /* nothing new is taken */
+    bool is_draining; /* and running commands may still end by themselves */
+    struct deadline drain;
+    void (*stopped)(void *arg);
+    void *stopped_arg;
+    json_t *unrecorded; /* end records that a full disk did not take; put again by RETRY */
+    struct closing closing;
+    struct deadline retry;
+};
+struct hostset *sessions_machine_hosts(struct sessions *ss); /* borrowed; NULL without memory */
+void sessions_command_ended(struct sessions *ss);
+void sessions_remove(struct sessions *ss, struct session *s);
+/* What must be recorded: put now, or kept and put again until the disk takes it. */
+void sessions_record(struct sessions *ss, const struct record *r);
+enum provider sessions_wall_provider(void); /* this platform's own */
+/* The provider that a spec comes to; PROVIDER_UNKNOWN with ERR when it cannot be. */
+enum provider sessions_choose(const struct sessions *ss, enum tier tier, bool require_wall);
+
+/* ---- One session -------------------------------------------------------------------------- */
+struct own_site {
+    struct own_site *next;
+    struct site row;
+};
+
+/* How far the end of a session has come. */
+enum down { DOWN_NOT = 0, DOWN_TERM, DOWN_KILL, DOWN_REMOVE, DOWN_OVER };
+/* The egress of a session. */
+enum way_out { WAY_NONE = 0, WAY_STARTING, WAY_READY, WAY_DEAD };
+
+struct session {
+    struct sessions *ss;
+    unsigned refs;
+    struct closing closing;
+    struct deadline deadline;
+    struct watched watched;
+
+    char id[ID_MAX];
+    char *name;
+    enum session_state state;
+    enum tier tier;
+    enum net_mode network;
+    enum approvals approvals;
+    enum provider provider;
+    bool require_wall, unattended;
+    struct policy_folder folders[SESSION_FOLDERS];
+    size_t n_folders;
+    char *cwd;
+    json_t *env, *agent; /* or NULL */
+    struct strv file_roots;
+    int64_t created_at, ended_at, rev;
+    const char *end_reason;
+    struct actor creator, ender;
+    json_t *warnings; /* array */
+
+    struct policy policy;
+    char *private_dir; /* NULL for provider direct */
+    int private_lock;
+    struct wall *wall;
+    bool is_launched, is_dead; /* the wall's outer process */
+    struct runner_link *runner;
+    struct egress_link *egress;
+    enum way_out way_out;
+    char *way_out_why;
+
+    struct own_site *sites;
+    size_t n_sites;
+    struct hostset *own_hosts; /* of SITES; NULL = to be compiled */
+    struct hostset *all_hosts; /* both lists in one, for showing; NULL = to be compiled */
+
+    /* The proof: the one that runs or ran last. */
+    struct proof proof;
+    bool has_proof;
+    size_t n_probes_waiting;
+    char *canary_path;                         /* while the probes run */
+    char proof_allowed[48], proof_refused[48]; /* host names; empty = no proof runs */
+    int64_t verified_at;
+    uint64_t created_ms, launched_ms, proved_ms; /* monotonic: where the time went */
+
+    struct command *commands; /* newest first: running, queued, and those with a tail */
+    unsigned n_running, n_queued, n_tails;
+    struct output *sinks;
+    unsigned n_sinks, n_file_calls;
+    uint64_t n_blocked;
+
+    /* The end. */
+    enum down down;
+    bool is_refused;
+    struct err failure;
+    bool wants_stop;
+    uint64_t stop_grace_ms;
+    unsigned n_down; /* callbacks still to come in DOWN_KILL, DOWN_REMOVE */
+    uv_work_t removal;
+    void (*ended)(struct session *s, void *arg); /* for the status check */
+    void *ended_arg;
+};
+struct session *session_alloc(struct sessions *ss, const struct actor *actor);
+/* Looks at what happened and goes on; the only place with logic (style.md, rule 9). */
+void session_step(struct session *s);
+/* Ends it for a reason that no client gave: FAILURE is filled by the caller. */
+void session_fail(struct session *s, const struct err *err);
+/* Something that the resource shows changed: rev, record, watchers. */
+void session_changed(struct session *s);
+void session_touched(struct session *s); /* counts only: watchers, no record */
+void session_warn(struct session *s, const char *code, const char *detail);
+void session_audit(struct session *s, const struct actor *actor, const char *action,
+                   const char *target, json_t *take_after, enum outcome outcome);
+int session_put(struct session *s);
+bool session_wants_egress(const struct session *s);
+void session_commands_ready(struct session *s);
+void session_commands_over(struct session *s); /* the wall is gone */
+
+int spec_apply(struct session *s, const struct session_spec *spec, struct err *err);
+int spec_apply_machine(struct session *s, const struct session_spec *spec, struct err *err);
+int session_policy_make(struct session *s, char *const *caller_env, struct err *err);
+
+int proof_run_start(struct session *s, struct err *err);
+bool proof_run_is_over(const struct session *s);
+void proof_run_clear(struct session *s); /* the canary and the reserved names */
+
+/* ---- Sites -------------------------------------------------------------------------------- */
+int site_row_make(struct session *s, const char *host, int port, bool allow_private,
+                  const struct actor *actor, struct site *ret, struct err *err);
+int session_sites_put(struct session *s); /* into the store, when it is made */
+void session_sites_free(struct session *s);
+void session_hosts_stale(struct session *s);
+enum verdict session_hosts_match(struct session *s, const char *host, uint16_t port,
+                                 const struct host_entry **why);
+
+/* ---- Egress ------------------------------------------------------------------------------- */
+/* Starts cordon-egress; it waits for egress_link_doors. Reports by session->way_out and
+ * session_step. */
+int egress_link_new(struct session *s, struct egress_link **ret, struct err *err);
+int egress_link_doors(struct egress_link *l, const int *doors, size_t n);
+void egress_link_recheck(struct egress_link *l); /* cuts tunnels to what is no longer allowed */
+/* KILL, reaped, then CLOSED (may be NULL). */
+void egress_link_close(struct egress_link *l, void (*closed)(void *arg), void *arg);
+pid_t egress_link_pid(const struct egress_link *l);
+
+/* ---- Commands ----------------------------------------------------------------------------- */
+int command_start_failed(struct session *s, uint32_t id, enum start_stage stage, uint32_t error);
+void command_blocked(struct command *c, const char *host, uint16_t port, const char *reason,
+                     const char *rule, const char *hint);
+struct command *command_next(struct command *c);
+bool command_is_running(const struct command *c);
+void session_blocked(struct session *s, const char *host, uint16_t port, const char *reason,
+                     const char *rule, const char *hint);

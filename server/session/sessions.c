@@ -1,0 +1,286 @@
+/* Runs in: daemon. Reads: trusted. May block: no.
+ *
+ * The table of all sessions that live, and what they share. */
+#include "base/log.h"
+#include "session/parts.h"
+#include "store/records.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define RETRY_MS 1000
+
+/* ---- What cannot wait is kept -----------------------------------------------------------------
+ */
+
+static json_t *kept_row(const struct record *r)
+{
+    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:O}", "kind", (int)r->kind, "id", r->id,
+                     "session_id", r->session_id ? r->session_id : "", "state", r->state, "tier",
+                     r->tier ? r->tier : "", "text", r->text ? r->text : "", "doc", r->doc);
+}
+
+static int put_kept(struct sessions *ss, const json_t *row)
+{
+    const char *session = json_string_value(json_object_get(row, "session_id"));
+    struct record r = {.kind = (enum record_kind)json_integer_value(json_object_get(row, "kind")),
+                       .id = json_string_value(json_object_get(row, "id")),
+                       .session_id = *session ? session : NULL,
+                       .state = json_string_value(json_object_get(row, "state")),
+                       .tier = json_string_value(json_object_get(row, "tier")),
+                       .text = json_string_value(json_object_get(row, "text")),
+                       .doc = json_object_get(row, "doc")};
+    return record_put(ss->deps.db, &r);
+}
+
+static void keep_row(struct sessions *ss, const struct record *r)
+{
+    if (json_array_size(ss->unrecorded) >= UNRECORDED_MAX)
+        (void)json_array_remove(ss->unrecorded, 0);
+    (void)json_array_append_new(ss->unrecorded, kept_row(r));
+    deadline_set(&ss->retry, RETRY_MS);
+}
+
+void sessions_record(struct sessions *ss, const struct record *r)
+{
+    if (!db_is_full(ss->deps.db) && record_put(ss->deps.db, r) == 0)
+        return;
+    log_warn("record.kept", "id=%s state=%s", r->id, r->state);
+    keep_row(ss, r);
+}
+
+/* A write that fails takes its whole group back, so the rows are kept until one commit took all. */
+static void retry_passed(struct deadline *d)
+{
+    struct sessions *ss = container_of(d, struct sessions, retry);
+    size_t n = json_array_size(ss->unrecorded), i = 0;
+    if (n == 0)
+        return;
+    int r = db_is_full(ss->deps.db) ? -ENOSPC : 0;
+    for (; i < n && r == 0; i++)
+        r = put_kept(ss, json_array_get(ss->unrecorded, i));
+    if (r == 0)
+        r = db_commit(ss->deps.db);
+    if (r == 0)
+        (void)json_array_clear(ss->unrecorded);
+    else
+        deadline_set(&ss->retry, RETRY_MS);
+}
+
+/* ---- Life -------------------------------------------------------------------------------------
+ */
+
+static void sessions_closed(struct closing *closing)
+{
+    struct sessions *ss = container_of(closing, struct sessions, closing);
+    fd_close(ss->control_fd);
+    fd_close(ss->null_fd);
+    hostset_free(ss->machine_hosts);
+    json_decref(ss->last_checks);
+    json_decref(ss->unrecorded);
+    free(ss);
+}
+
+void sessions_free(struct sessions *ss)
+{
+    if (!ss)
+        return;
+    (void)retry_passed(&ss->retry);
+    closing_start(&ss->closing);
+}
+
+/* A listener on the host's loopback that nobody serves: from inside it must not be reached, from
+ * here it is. */
+static int open_control(struct sessions *ss)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    if (bind(fd, (struct sockaddr *)&at, n) < 0 || listen(fd, 1) < 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &n) < 0) {
+        int r = -errno;
+        fd_close(fd);
+        return r;
+    }
+    ss->control_fd = fd;
+    ss->control_port = ntohs(at.sin_port);
+    return 0;
+}
+
+/* The same path inside: every wall shows the host's system folders. */
+static const char *find_shell(void)
+{
+    static const char *const shells[] = {"/bin/bash", "/usr/bin/bash"};
+    for (size_t i = 0; i < ARRAY_LEN(shells); i++)
+        if (access(shells[i], X_OK) == 0)
+            return shells[i];
+    return "/bin/sh";
+}
+
+static void drain_passed(struct deadline *d);
+
+int sessions_new(const struct sessions_deps *deps, struct sessions **ret, struct err *err)
+{
+    struct sessions *ss = calloc(1, sizeof *ss);
+    if (!ss)
+        return err_set(err, -ENOMEM, "internal", NULL, "out of memory");
+    ss->deps = *deps;
+    ss->control_fd = -1;
+    closing_init(&ss->closing, sessions_closed);
+    deadline_init(deps->loop, &ss->retry, &ss->closing, retry_passed);
+    deadline_init(deps->loop, &ss->drain, &ss->closing, drain_passed);
+    ss->unrecorded = json_array();
+    ss->shell = find_shell();
+    ss->umask = umask(077);
+    ss->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int r = ss->null_fd < 0 ? -errno : ss->unrecorded ? open_control(ss) : -ENOMEM;
+    if (r < 0) {
+        closing_start(&ss->closing);
+        return err_set(err, r, "internal", NULL, "no listener on the loopback: %s", strerror(-r));
+    }
+    *ret = ss;
+    return 0;
+}
+
+void sessions_sweep(struct sessions *ss)
+{
+    (void)ss;
+    int n = private_sweep();
+    if (n != 0)
+        log_info("private.swept", "folders=%d", n);
+}
+
+size_t sessions_alive(const struct sessions *ss)
+{
+    return ss->n;
+}
+
+const struct sessions_deps *sessions_deps(const struct sessions *ss)
+{
+    return &ss->deps;
+}
+
+void sessions_set_ports(struct sessions *ss, const uint16_t *ports, size_t n)
+{
+    for (size_t i = 0; i < ARRAY_LEN(ss->deps.api_ports); i++)
+        ss->deps.api_ports[i] = i < n ? ports[i] : 0;
+}
+
+struct session *session_find(struct sessions *ss, const char *id)
+{
+    for (size_t i = 0; i < ss->n; i++)
+        if (strcmp(ss->items[i]->id, id) == 0)
+            return ss->items[i];
+    return NULL;
+}
+
+static void all_stopped(struct sessions *ss)
+{
+    void (*stopped)(void *arg) = ss->stopped;
+    if (!ss->is_stopping || ss->n > 0 || !stopped)
+        return;
+    ss->stopped = NULL;
+    stopped(ss->stopped_arg);
+}
+
+void sessions_remove(struct sessions *ss, struct session *s)
+{
+    for (size_t i = 0; i < ss->n; i++) {
+        if (ss->items[i] != s)
+            continue;
+        ss->items[i] = ss->items[--ss->n];
+        session_unref(s);
+        break;
+    }
+    all_stopped(ss);
+}
+
+static void stop_all(struct sessions *ss)
+{
+    struct session *all[SESSIONS_MAX];
+    size_t n = ss->n;
+    ss->is_draining = false;
+    deadline_clear(&ss->drain);
+    for (size_t i = 0; i < n; i++) {
+        all[i] = ss->items[i];
+        session_ref(all[i]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        session_stop(all[i], SESSION_GRACE_MS, "shutdown", NULL);
+        session_unref(all[i]);
+    }
+    all_stopped(ss);
+}
+
+static void drain_passed(struct deadline *d)
+{
+    stop_all(container_of(d, struct sessions, drain));
+}
+
+static bool any_running(const struct sessions *ss)
+{
+    for (size_t i = 0; i < ss->n; i++)
+        if (ss->items[i]->n_running + ss->items[i]->n_queued > 0)
+            return true;
+    return false;
+}
+
+/* On the loop, as it is called from within a command's end. */
+void sessions_command_ended(struct sessions *ss)
+{
+    if (ss->is_draining && !any_running(ss))
+        deadline_set(&ss->drain, 0);
+}
+
+void sessions_shutdown(struct sessions *ss, uint64_t drain_ms, void (*done)(void *arg), void *arg)
+{
+    ss->is_stopping = true;
+    ss->stopped = done;
+    ss->stopped_arg = arg;
+    if (drain_ms == 0 || !any_running(ss)) {
+        stop_all(ss);
+        return;
+    }
+    ss->is_draining = true;
+    deadline_set(&ss->drain, drain_ms);
+}
+
+void sessions_running(const struct sessions *ss, struct strv *ret)
+{
+    for (size_t i = 0; i < ss->n; i++)
+        for (struct command *c = ss->items[i]->commands; c; c = command_next(c))
+            if (!command_is_ended(c))
+                (void)strv_add(ret, command_id(c));
+}
+
+/* ---- The choice of a provider -----------------------------------------------------------------
+ */
+
+enum provider sessions_wall_provider(void)
+{
+#ifdef __APPLE__
+    return PROVIDER_SEATBELT;
+#else
+    return PROVIDER_BUBBLEWRAP;
+#endif
+}
+
+enum provider sessions_choose(const struct sessions *ss, enum tier tier, bool require_wall)
+{
+    const char *setting = settings_text(ss->deps.settings, "sandbox_provider");
+    if (tier == TIER_OPEN)
+        return PROVIDER_DIRECT;
+    if (require_wall)
+        return sessions_wall_provider();
+    for (int i = 0; setting && PROVIDER_NAMES[i]; i++)
+        if (strcmp(PROVIDER_NAMES[i], setting) == 0 && i != PROVIDER_UNKNOWN)
+            return (enum provider)i;
+    return sessions_wall_provider(); /* an unknown word is no leave to go without a wall */
+}

@@ -1,0 +1,292 @@
+/* Runs in: daemon. Reads: trusted (host names typed by clients, judged by policy/hostset).
+ * May block: no. */
+#include "session/parts.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- Rows -> matcher --------------------------------------------------------------------------
+ */
+
+static enum site_source source_of(const char *name)
+{
+    for (int i = 0; SITE_SOURCE_NAMES[i]; i++)
+        if (strcmp(SITE_SOURCE_NAMES[i], name) == 0)
+            return (enum site_source)i;
+    return SITE_USER;
+}
+
+static int set_add(struct hostset *set, const struct site *row)
+{
+    char host[HOST_MAX], suggestion[HOST_MAX + 12];
+    struct host_rule rule = {0};
+    bool wide = false;
+    int r = host_rule_parse(row->host, COVERS_HOST, host, &rule, &wide, suggestion, NULL);
+    if (r < 0)
+        return 0; /* a row that no longer parses opens nothing */
+    rule.port = (uint16_t)row->port;
+    rule.allow_private = row->allow_private;
+    rule.source = source_of(row->source);
+    rule.id = row->id;
+    return hostset_add(set, &rule, NULL);
+}
+
+static int add_enabled(const struct site *row, void *arg)
+{
+    if (!row->enabled)
+        return 0;
+    return set_add(arg, row) == -ENOMEM ? 1 : 0;
+}
+
+static struct hostset *compile_machine(struct sessions *ss)
+{
+    struct hostset *set = hostset_new();
+    if (!set)
+        return NULL;
+    if (sites_each(ss->deps.db, SITES_MACHINE, NULL, NULL, NULL, NULL, HOSTSET_MAX, add_enabled,
+                   set) < 0) {
+        hostset_free(set);
+        return NULL;
+    }
+    return set;
+}
+
+struct hostset *sessions_machine_hosts(struct sessions *ss)
+{
+    if (!ss->machine_hosts)
+        ss->machine_hosts = compile_machine(ss);
+    return ss->machine_hosts;
+}
+
+static void add_own(struct session *s, struct hostset *set)
+{
+    for (const struct own_site *o = s->sites; o; o = o->next)
+        (void)set_add(set, &o->row);
+}
+
+static struct hostset *own_hosts(struct session *s)
+{
+    if (!s->own_hosts && (s->own_hosts = hostset_new()))
+        add_own(s, s->own_hosts);
+    return s->own_hosts;
+}
+
+void session_hosts_stale(struct session *s)
+{
+    hostset_free(s->own_hosts);
+    hostset_free(s->all_hosts);
+    s->own_hosts = s->all_hosts = NULL;
+}
+
+/* Two sets, so that 256 sessions share the machine's 10,000 rules. A missing set is an empty one.
+ */
+enum verdict session_hosts_match(struct session *s, const char *host, uint16_t port,
+                                 const struct host_entry **why)
+{
+    const struct hostset *own = own_hosts(s), *machine = sessions_machine_hosts(s->ss);
+    *why = NULL;
+    if (own && hostset_match(own, host, port, why) == VERDICT_ALLOW)
+        return VERDICT_ALLOW;
+    *why = NULL;
+    if (machine && hostset_match(machine, host, port, why) == VERDICT_ALLOW)
+        return VERDICT_ALLOW;
+    *why = NULL;
+    return VERDICT_DENY;
+}
+
+const struct hostset *session_hosts(struct session *s)
+{
+    if (!s->all_hosts && (s->all_hosts = compile_machine(s->ss)))
+        add_own(s, s->all_hosts);
+    return s->all_hosts;
+}
+
+/* ---- Own sites --------------------------------------------------------------------------------
+ */
+
+/* What this version cannot open is refused, never taken and ignored. */
+static int check_address(const char *host, bool allow_private, struct err *err)
+{
+    if (strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0)
+        return err_set(err, -EINVAL, "site_invalid", "reach the service from outside the session",
+                       "%s: services of the host's loopback: not in this version", host);
+    (void)allow_private;
+    return 0;
+}
+
+int site_row_make(struct session *s, const char *host, int port, bool allow_private,
+                  const struct actor *actor, struct site *ret, struct err *err)
+{
+    char room[HOST_MAX], suggestion[HOST_MAX + 12] = "";
+    struct host_rule rule = {0};
+    bool wide = false;
+    int r = host_rule_parse(host, COVERS_HOST, room, &rule, &wide, suggestion, err);
+    if (r < 0)
+        return r;
+    if (rule.port != 0)
+        return err_set(err, -EINVAL, "site_invalid", suggestion[0] ? suggestion : NULL,
+                       "%s: the port stands in a member of its own", host);
+    if (port < 0 || port > 65535)
+        return err_set(err, -EINVAL, "site_invalid", NULL, "port %d: 1 to 65535", port);
+    r = check_address(rule.host, allow_private, err);
+    if (r < 0)
+        return r;
+    *ret = (struct site){.list = SITES_SESSION,
+                         .port = port,
+                         .enabled = true,
+                         .allow_private = allow_private,
+                         .created_at = clock_wall_ms(),
+                         .rev = 1};
+    id_new("sit", ret->id);
+    (void)snprintf(ret->session_id, sizeof ret->session_id, "%s", s->id);
+    (void)snprintf(ret->host, sizeof ret->host, "%s%s",
+                   rule.covers == COVERS_SUBDOMAINS ? "*." : "",
+                   rule.covers == COVERS_ANY ? "*" : rule.host);
+    (void)snprintf(ret->source, sizeof ret->source, "%s", SITE_SOURCE_NAMES[SITE_USER]);
+    (void)snprintf(ret->created_by, sizeof ret->created_by, "%s",
+                   actor && actor->id[0] ? actor->id : ACTOR_NAMES[actor ? actor->kind : 0]);
+    for (const struct own_site *o = s->sites; o; o = o->next)
+        if (strcmp(o->row.host, ret->host) == 0 && o->row.port == port)
+            return err_set(err, -EEXIST, "exists", NULL, "%s is a site of this session already",
+                           ret->host);
+    if (s->n_sites >= SESSION_SITES)
+        return err_set(err, -E2BIG, "too_many", NULL, "a session has at most %d sites of its own",
+                       SESSION_SITES);
+    struct own_site *o = calloc(1, sizeof *o);
+    if (!o)
+        return err_set(err, -ENOMEM, "internal", NULL, "out of memory");
+    o->row = *ret;
+    o->next = s->sites;
+    s->sites = o;
+    s->n_sites++;
+    session_hosts_stale(s);
+    return 0;
+}
+
+int session_sites_put(struct session *s)
+{
+    for (const struct own_site *o = s->sites; o; o = o->next) {
+        int r = site_put(s->ss->deps.db, &o->row);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+void session_sites_free(struct session *s)
+{
+    while (s->sites) {
+        struct own_site *o = s->sites;
+        s->sites = o->next;
+        free(o);
+    }
+    s->n_sites = 0;
+    session_hosts_stale(s);
+}
+
+static void site_target(const struct site *row, char ret[static HOST_MAX + 16])
+{
+    if (row->port)
+        (void)snprintf(ret, HOST_MAX + 16, "%s:%d", row->host, row->port);
+    else
+        (void)snprintf(ret, HOST_MAX + 16, "%s", row->host);
+}
+
+static struct own_site *take_site(struct session *s, const char *id)
+{
+    for (struct own_site **at = &s->sites; *at; at = &(*at)->next) {
+        struct own_site *o = *at;
+        if (strcmp(o->row.id, id) != 0)
+            continue;
+        *at = o->next;
+        s->n_sites--;
+        session_hosts_stale(s);
+        return o;
+    }
+    return NULL;
+}
+
+static int check_alive(const struct session *s, struct err *err)
+{
+    if (s->state >= SESSION_STOPPING)
+        return err_set(err, -ESTALE, "session_ended", NULL, "the session is %s",
+                       SESSION_STATE_NAMES[s->state]);
+    return 0;
+}
+
+int session_site_add(struct session *s, const char *host, int port, bool allow_private,
+                     const struct actor *actor, struct site *ret, struct err *err)
+{
+    char target[HOST_MAX + 16];
+    struct site row;
+    int r = check_alive(s, err);
+    if (r == 0)
+        r = site_row_make(s, host, port, allow_private, actor, &row, err);
+    if (r < 0)
+        return r;
+    r = site_put(s->ss->deps.db, &row);
+    if (r < 0) {
+        free(take_site(s, row.id));
+        return err_set(err, r, "disk_full", NULL, "the site cannot be recorded");
+    }
+    site_target(&row, target);
+    session_audit(s, actor, "site.added", target, NULL, OUTCOME_OK);
+    session_changed(s);
+    *ret = row;
+    return 0;
+}
+
+int session_site_remove(struct session *s, const char *site_id, const struct actor *actor,
+                        struct err *err)
+{
+    char target[HOST_MAX + 16];
+    struct own_site *o = take_site(s, site_id);
+    if (!o)
+        return err_set(err, -ENOENT, "not_found", NULL, "no such site of this session");
+    site_target(&o->row, target);
+    free(o);
+    egress_link_recheck(s->egress); /* first: the way is shut whatever the store says */
+    int r = site_delete(s->ss->deps.db, site_id);
+    session_audit(s, actor, "site.removed", target, NULL, r < 0 ? OUTCOME_ERROR : OUTCOME_OK);
+    session_changed(s);
+    return r < 0 ? err_set(err, r, "disk_full", NULL, "the removal cannot be recorded") : 0;
+}
+
+void sessions_sites_changed(struct sessions *ss)
+{
+    hostset_free(ss->machine_hosts);
+    ss->machine_hosts = NULL;
+    for (size_t i = 0; i < ss->n; i++) {
+        hostset_free(ss->items[i]->all_hosts);
+        ss->items[i]->all_hosts = NULL;
+        egress_link_recheck(ss->items[i]->egress);
+    }
+}
+
+/* ---- POST /sites/check ------------------------------------------------------------------------
+ */
+
+static json_t *check_answer(bool allowed, const struct host_entry *why, const char *reason)
+{
+    json_t *out = json_pack("{s:s}", "verdict", allowed ? "allow" : "refuse");
+    if (why)
+        (void)json_object_set_new(out, "site", json_string(why->text));
+    if (!allowed)
+        (void)json_object_set_new(out, "reason", json_string(reason));
+    return out;
+}
+
+json_t *sessions_site_check(struct sessions *ss, struct session *s, const char *host, uint16_t port)
+{
+    const struct host_entry *why = NULL;
+    if (s && s->network == NET_NONE)
+        return check_answer(false, NULL, "network_none");
+    if (s && s->network == NET_OPEN)
+        return check_answer(true, NULL, NULL);
+    if (s)
+        return check_answer(session_hosts_match(s, host, port, &why) == VERDICT_ALLOW, why,
+                            "not_listed");
+    const struct hostset *set = sessions_machine_hosts(ss);
+    bool allowed = set && hostset_match(set, host, port, &why) == VERDICT_ALLOW;
+    return check_answer(allowed, allowed ? why : NULL, "not_listed");
+}
