@@ -115,11 +115,21 @@ const struct command *commands_find(int argc, char **argv, int *ret_words)
     return best;
 }
 
+/* Columns TEXT takes up beyond its bytes: the bytes of UTF-8 that continue a character. */
+static int continued(const char *text)
+{
+    int n = 0;
+    for (; *text; text++)
+        n += (*text & 0xc0) == 0x80;
+    return n;
+}
+
 static void help_line(const struct command *c)
 {
     char left[64];
     snprintf(left, sizeof left, "%s %s", c->name, c->args);
-    printf("  %-34s %s%s\n", left, c->help, c->run ? "" : " (not in this version)");
+    printf("  %-*s %s%s\n", 34 + continued(left), left, c->help,
+           c->run ? "" : " (not in this version)");
 }
 
 static void help_of(const struct command *c)

@@ -23,6 +23,9 @@ static int unknown_command(const char *word)
     }
     if (best)
         snprintf(hint, sizeof hint, "did you mean cordon %s?", best->name);
+    for (const struct command *c = commands(); c->name; c++)
+        if (str_starts(c->name, word) && c->name[strlen(word)] == ' ')
+            snprintf(hint, sizeof hint, "cordon help %.60s", word);
     err_set(&err, -EINVAL, "usage", hint, "no command '%s'", word);
     return cli_fail(&err);
 }

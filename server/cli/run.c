@@ -336,11 +336,12 @@ static int create_session(struct run *run, struct err *err)
     size_t i;
     json_t *w;
     CLEANUP(json_decrefp) json_t *body = session_body(run->args, err), *session = NULL;
-    if (!body)
-        return -EINVAL;
+    int r = body ? cli_connect(run->cli, err) : -EINVAL;
+    if (r < 0)
+        return r;
     run->cli->client->on_sent = start_watcher;
     run->cli->client->on_sent_arg = run;
-    int r = cli_call(run->cli, "POST", "/v1/sessions", body, &session, err);
+    r = cli_call(run->cli, "POST", "/v1/sessions", body, &session, err);
     run->cli->client->on_sent = NULL;
     if (r < 0)
         return r;
@@ -362,9 +363,7 @@ int run_command(struct cli *cli, struct args *a)
     struct run run = {.cli = cli, .args = a, .watcher = {-1}, .own_session = true};
     struct err err = {0};
     attach_prepare();
-    int code = cli_connect(cli, &err);
-    if (code >= 0)
-        code = create_session(&run, &err);
+    int code = create_session(&run, &err);
     if (code >= 0)
         code = run_it(&run, &err);
     if (code < 0)
