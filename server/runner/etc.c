@@ -43,6 +43,12 @@ static int whiteout_make(int layer, const char *rel)
     return mknodat(layer, rel, S_IFCHR, makedev(0, 0)) < 0 && errno != EEXIST ? -errno : 0;
 }
 
+static bool is_folder(int at, const char *rel)
+{
+    struct stat st;
+    return fstatat(at, rel, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+}
+
 /* Puts the name REL (below the overlay) into LAYER. A folder on the way that the host lacks is
  * itself hidden, so that nothing shows that is not there and what comes there later stays hidden;
  * one that it has is made with the host's mode, as the upper folder's attributes win. */
@@ -64,7 +70,7 @@ static int layer_put(int layer, int lower, const char *rel, const struct join *r
         bool is_there = fstatat(lower, part, &st, AT_SYMLINK_NOFOLLOW) == 0;
         if (is_there && !S_ISDIR(st.st_mode))
             return row->kind == JOIN_HIDE ? 0 : -ENOTDIR; /* a file or link: nothing below it */
-        if (!is_there && row->kind == JOIN_HIDE && faccessat(layer, part, F_OK, 0) < 0)
+        if (!is_there && row->kind == JOIN_HIDE && !is_folder(layer, part))
             return whiteout_make(layer, part);
         if (mkdirat(layer, part, is_there ? st.st_mode & 0777 : 0755) < 0 && errno != EEXIST)
             return -errno;
@@ -100,12 +106,13 @@ static const char *name_below(const struct join *etc, const struct join *row)
                                                                             : NULL;
 }
 
-static int layer_join(struct joins *j, const struct join *etc, int lower, const struct join *names,
-                      size_t n, int target)
+/* The layer above LOWER, with the names in it: a folder's descriptor. */
+static int layer_make(struct joins *j, const struct join *etc, int lower, const struct join *names,
+                      size_t n, struct err *err)
 {
-    CLEANUP(fd_done) int layer = mask_dir(j);
+    int layer = mask_dir(j);
     if (layer < 0)
-        return layer;
+        return fail(err, layer, "layer", etc->target);
     /* Covers first: a folder that one makes is not hidden by a name that lies in it too. */
     for (size_t i = 0; i < 2 * n; i++) {
         const struct join *row = &names[i % n];
@@ -113,11 +120,12 @@ static int layer_join(struct joins *j, const struct join *etc, int lower, const 
         if ((row->kind == JOIN_COVER) != (i < n))
             continue;
         int r = rel ? layer_put(layer, lower, rel, row) : -EINVAL;
-        if (r < 0)
-            return r;
+        if (r < 0) {
+            close(layer);
+            return fail(err, r, "name in a layer", row->target);
+        }
     }
-    CLEANUP(fd_done) int tree = overlay_make(layer, lower);
-    return tree < 0 ? tree : joins_attach(tree, target);
+    return layer;
 }
 
 /* ---- Without overlayfs ----------------------------------------------------------------------- */
@@ -212,8 +220,10 @@ int etc_join(struct joins *j, const struct join *etc, const struct join *names, 
     int target = openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (target < 0)
         return fail(err, -errno, "mount point", etc->target);
-    int r = layer_join(j, etc, lower, names, n, target);
-    if (r < 0)
-        r = bind_join(j, lower, names, n, target, err);
+    CLEANUP(fd_done) int layer = layer_make(j, etc, lower, names, n, err);
+    if (layer < 0)
+        return layer;
+    CLEANUP(fd_done) int tree = overlay_make(layer, lower);
+    int r = tree < 0 ? bind_join(j, lower, names, n, target, err) : joins_attach(tree, target);
     return r < 0 ? fail(err, r, "layer", etc->target) : 0;
 }
