@@ -1,0 +1,22 @@
+/* One client connection, from the first byte to the last.
+ *
+ * Every wait is a state, and every request on it goes the same way, whatever door it came by:
+ *
+ *     HEAD -> CHECKING -> DIALLING -> TUNNEL (CONNECT), or
+ *                                     REQUEST -> RESPONSE -> HEAD again (plain HTTP)
+ *     any  -> ANSWERING (our own refusal) -> DRAINING -> closed
+ *
+ * Nothing is read from the client that its state has no place for. The daemon is told of each
+ * request that it allowed: one M_EG_RESULT, and one M_EG_CLOSED if it was opened. */
+#pragma once
+#include "egress/egress.h"
+
+/* Takes FD. OVER_LIMIT: its first request is answered 503. */
+void conn_accept(struct egress *eg, int take_fd, bool over_limit);
+struct verdict_in {
+    uint8_t verdict; /* enum eg_verdict, as it came: unknown is DENY */
+    uint8_t flags;
+    const char *reason, *rule, *hint;
+};
+void conn_verdict(struct conn *c, uint32_t request, const struct verdict_in *v);
+void conn_cut(struct conn *c); /* at once, both sides are reset */

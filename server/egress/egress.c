@@ -1,0 +1,234 @@
+/* Runs in: egress. Reads: trusted (the daemon); the doors' connections go to egress/conn unread.
+ * May block: no. */
+#include "egress/egress.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "egress/conn.h"
+#include "egress/lockdown.h"
+#include "egress/route.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ACCEPTS_A_TURN 16
+#define REST_MS        50 /* how long accepting waits when there is no descriptor or no reader */
+#define TEXT_MAX       4096
+
+/* ---- Connections by their id ---------------------------------------------------------------- */
+
+struct slot {
+    uint32_t id; /* of the one that is there, or was; an old id finds nobody new */
+    struct conn *conn;
+};
+
+static struct slot *slot_unused(struct egress *eg)
+{
+    size_t n = eg->n_slots;
+    for (size_t i = 0; i < n; i++)
+        if (eg->slots[(eg->turn + i) % n].conn == NULL)
+            return &eg->slots[(eg->turn + i) % n];
+    if (n == EGRESS_SLOTS)
+        return NULL;
+    n = n > 0 ? n * 2 : 16;
+    struct slot *more = realloc(eg->slots, n * sizeof *more);
+    if (more == NULL)
+        return NULL;
+    for (size_t i = eg->n_slots; i < n; i++)
+        more[i] = (struct slot){.id = (uint32_t)i};
+    eg->slots = more;
+    eg->n_slots = n;
+    return &more[n / 2];
+}
+
+int egress_conn_add(struct egress *eg, struct conn *c, uint32_t *ret_id)
+{
+    struct slot *slot = slot_unused(eg);
+    if (slot == NULL)
+        return -ENOSPC;
+    eg->turn++;
+    slot->conn = c;
+    slot->id += EGRESS_SLOTS; /* the slot's number stays in the lower bits */
+    eg->n_conns++;
+    *ret_id = slot->id;
+    return 0;
+}
+
+static struct slot *slot_find(struct egress *eg, uint32_t id)
+{
+    size_t at = id % EGRESS_SLOTS;
+    return at < eg->n_slots && eg->slots[at].id == id && eg->slots[at].conn != NULL ? &eg->slots[at]
+                                                                                    : NULL;
+}
+
+void egress_conn_remove(struct egress *eg, uint32_t id)
+{
+    struct slot *slot = slot_find(eg, id);
+    if (slot == NULL)
+        return;
+    slot->conn = NULL;
+    eg->n_conns--;
+}
+
+/* ---- The doors ------------------------------------------------------------------------------ */
+
+static void doors_want(struct egress *eg, int events)
+{
+    for (size_t i = 0; i < eg->n_doors; i++)
+        peer_want(eg->doors[i], events);
+}
+
+/* Connections wait in the kernel meanwhile. */
+static void doors_rest(struct egress *eg)
+{
+    doors_want(eg, 0);
+    deadline_set(&eg->rest, REST_MS);
+}
+
+static void rest_passed(struct deadline *d)
+{
+    struct egress *eg = container_of(d, struct egress, rest);
+    if (link_is_busy(&eg->link))
+        doors_rest(eg);
+    else
+        doors_want(eg, UV_READABLE);
+}
+
+static void door_ready(void *arg, struct peer *p, int events)
+{
+    struct egress *eg = arg;
+    (void)events;
+    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+        size_t most = (size_t)eg->start.connections_max;
+        if (link_is_busy(&eg->link) || eg->n_conns >= most + EGRESS_SLACK) {
+            doors_rest(eg);
+            return;
+        }
+        int fd = accept4(p->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
+            doors_rest(eg);
+            return;
+        }
+        if (fd < 0 && (errno == EAGAIN || errno == EINVAL))
+            return;
+        if (fd >= 0)
+            conn_accept(eg, fd, eg->n_conns >= most);
+    }
+}
+
+/* ---- The daemon ----------------------------------------------------------------------------- */
+
+static void tell_ready(struct egress *eg, const char *failure)
+{
+    struct pack p = {0};
+    pack_str(&p, failure);
+    link_send(&eg->link, M_EG_READY, &p);
+}
+
+/* A process that is not locked down as ordered does not serve. */
+_Noreturn static void start_failed(struct egress *eg, const char *what, int r)
+{
+    char text[160];
+    snprintf(text, sizeof text, "cordon-egress: %s: %s", what, strerror(-r));
+    tell_ready(eg, text);
+    link_lost(text);
+}
+
+static int got_start(struct egress *eg, struct unpack *u, const int *take_fds, size_t n)
+{
+    const char *what = "";
+    if (eg->is_started || n == 0 || n > EGRESS_DOORS_MAX || egress_start_get(u, &eg->start) < 0)
+        return -EBADMSG;
+    eg->is_started = true;
+    for (size_t i = 0; i < n; i++) {
+        int r = peer_new(eg->loop, take_fds[i], door_ready, eg, &eg->doors[i]);
+        if (r < 0)
+            start_failed(eg, "a door cannot be used", r);
+        eg->n_doors++;
+    }
+    int r = lockdown_apply(&eg->start.rules, &what);
+    if (r < 0)
+        start_failed(eg, what, r);
+    rules_done(&eg->start.rules);
+    tell_ready(eg, "");
+    doors_want(eg, UV_READABLE);
+    return 0;
+}
+
+/* Allowed for one that is gone by now: the daemon waits for its end all the same. */
+static void verdict_orphaned(struct egress *eg, uint32_t id, uint32_t request, uint8_t verdict)
+{
+    struct pack p = {0};
+    if (verdict == EG_DENY)
+        return;
+    pack_u32(&p, id);
+    pack_u32(&p, request);
+    pack_u8(&p, EG_FAILED);
+    pack_str(&p, "");
+    pack_str(&p, "the client went away");
+    link_send(&eg->link, M_EG_RESULT, &p);
+}
+
+static int got_verdict(struct egress *eg, struct unpack *u)
+{
+    struct verdict_in v;
+    uint32_t id = unpack_u32(u), request = unpack_u32(u);
+    v.verdict = unpack_u8(u);
+    v.flags = unpack_u8(u);
+    CLEANUP(freep) char *reason = unpack_str(u, TEXT_MAX);
+    CLEANUP(freep) char *rule = unpack_str(u, TEXT_MAX);
+    CLEANUP(freep) char *hint = unpack_str(u, TEXT_MAX);
+    if (unpack_end(u) < 0 || reason == NULL || rule == NULL || hint == NULL)
+        return -EBADMSG;
+    v.reason = reason;
+    v.rule = rule;
+    v.hint = hint;
+    struct slot *slot = slot_find(eg, id);
+    if (slot != NULL)
+        conn_verdict(slot->conn, request, &v);
+    else
+        verdict_orphaned(eg, id, request, v.verdict);
+    return 0;
+}
+
+static int got_cut(struct egress *eg, struct unpack *u)
+{
+    uint32_t id = unpack_u32(u);
+    if (unpack_end(u) < 0)
+        return -EBADMSG;
+    struct slot *slot = slot_find(eg, id);
+    if (slot != NULL)
+        conn_cut(slot->conn);
+    return 0;
+}
+
+static int got_frame(struct link *l, const struct frame *f, const int *take_fds, size_t n)
+{
+    struct egress *eg = container_of(l, struct egress, link);
+    struct unpack u = unpack_from(f->payload, f->len);
+    if (f->kind == M_EG_START)
+        return got_start(eg, &u, take_fds, n);
+    if (!eg->is_started)
+        return -EBADMSG;
+    if (f->kind == M_EG_VERDICT)
+        return got_verdict(eg, &u);
+    return f->kind == M_EG_CUT ? got_cut(eg, &u) : -EBADMSG;
+}
+
+static void egress_freed(struct closing *closing)
+{
+    (void)closing; /* lives as long as the process */
+}
+
+int egress_init(struct egress *eg, uv_loop_t *loop, int take_channel)
+{
+    memset(eg, 0, sizeof *eg);
+    eg->loop = loop;
+    closing_init(&eg->closing, egress_freed);
+    deadline_init(loop, &eg->rest, &eg->closing, rest_passed);
+    eg->route_fd = route_open();
+    int r = eg->route_fd < 0 ? eg->route_fd : resolver_new(loop, &eg->resolver);
+    if (r == 0)
+        r = pool_new(loop, &eg->pool);
+    return r < 0 ? r : link_open(&eg->link, loop, take_channel, got_frame);
+}
