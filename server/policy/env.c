@@ -209,19 +209,29 @@ static int path_add_list(const struct policy *p, const struct machine *m, const 
     return 0;
 }
 
-/* A toolchain is of use only when its programs are found: its own bin, or the folder itself. */
+static int path_add_one(struct strv *dirs, const char *toolchain, const char *name)
+{
+    char *dir CLEANUP(freep) = NULL;
+    int r = path_join(toolchain, name, &dir);
+    return r < 0 || strv_has(dirs, dir) ? r : strv_add(dirs, dir);
+}
+
+/* A toolchain is of use only when its programs are found: its shims, its bin, or the folder itself
+ * when it is one of programs. */
 static int path_add_toolchains(const struct policy *p, const struct strv *toolchains,
                                struct strv *dirs)
 {
+    static const char *const WITH_SHIMS[] = {".pyenv", ".rbenv", ".asdf", "mise"};
     int r = 0;
     for (size_t i = 0; toolchains && i < toolchains->n && r >= 0; i++) {
         const char *t = toolchains->items[i];
         if (pathset_match(&p->paths, t, NULL) < PATH_READ)
             continue;
-        if (strcmp(path_last(t), "bin") == 0)
-            r = strv_has(dirs, t) ? 0 : strv_add(dirs, t);
-        else if ((r = strv_addf(dirs, "%s/shims", t)) >= 0)
-            r = strv_addf(dirs, "%s/bin", t);
+        for (size_t k = 0; k < ARRAY_LEN(WITH_SHIMS) && r >= 0; k++)
+            if (strcmp(path_last(t), WITH_SHIMS[k]) == 0)
+                r = path_add_one(dirs, t, "shims");
+        if (r >= 0)
+            r = path_add_one(dirs, t, strcmp(path_last(t), "bin") == 0 ? "." : "bin");
     }
     return r;
 }

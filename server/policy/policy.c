@@ -242,7 +242,8 @@ static int system_add(const struct machine *m, struct pathset *s)
     for (size_t i = 0; i < ARRAY_LEN(SYSTEM_EXTRAS) && r >= 0; i++)
         r = pathset_add(s, SYSTEM_EXTRAS[i], PATH_READ, PATH_SYSTEM);
     for (size_t i = 0; i < m->etc_secrets.n && r >= 0; i++)
-        r = pathset_add(s, m->etc_secrets.items[i], PATH_DENY, PATH_PROTECTED);
+        if (!strchr(m->etc_secrets.items[i], '*')) /* not expanded by who looked: names nothing */
+            r = pathset_add(s, m->etc_secrets.items[i], PATH_DENY, PATH_PROTECTED);
     return r;
 }
 

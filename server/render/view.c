@@ -139,15 +139,13 @@ static int etc_people(struct view *v, const struct policy *p, const struct machi
     return r;
 }
 
-/* The names below DIR that the policy hides. A '*' was to be expanded by who looked at the machine;
- * as a name it would hide nothing. */
+/* The names below DIR that the policy hides. */
 static int add_hides(struct view *v, const struct policy *p, const char *dir)
 {
     int r = 0;
     for (size_t i = 0; i < p->paths.n && r >= 0; i++) {
         const struct path_entry *e = &p->paths.items[i];
-        if (e->kind == PATH_PROTECTED && strcmp(e->path, dir) != 0 && path_is_under(e->path, dir) &&
-            !strchr(e->path, '*'))
+        if (e->kind == PATH_PROTECTED && strcmp(e->path, dir) != 0 && path_is_under(e->path, dir))
             r = add_row(v, JOIN_HIDE, e->path, NULL);
     }
     return r;
@@ -181,6 +179,24 @@ static const struct policy_folder *folder_of(const struct policy *p, const char 
     return NULL;
 }
 
+static bool has_mount(const struct view *v, const char *target)
+{
+    for (size_t i = 0; i < v->n; i++)
+        if (v->joins[i].kind == JOIN_BIND && strcmp(v->joins[i].target, target) == 0)
+            return true;
+    return false;
+}
+
+/* The grant that is mounted for E: itself, or the widest above it with the same access and nothing
+ * of another access between. */
+static const struct path_entry *mounted_grant(const struct policy *p, const struct path_entry *e)
+{
+    for (const struct path_entry *above; (above = entry_above(p, e->path)); e = above)
+        if (above->kind != PATH_FOLDER || above->access != e->access)
+            break;
+    return e;
+}
+
 /* The folders between a writable grant (above) and a read-only one below it, bound onto themselves:
  * else the parent could be renamed and the path made anew with other content. */
 static int add_pins(struct view *v, const struct path_entry *above, const char *path)
@@ -191,8 +207,7 @@ static int add_pins(struct view *v, const struct path_entry *above, const char *
         return -ENAMETOOLONG;
     for (char *slash = strchr(at + n + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        bool is_there = v->n > 0 && strcmp(v->joins[v->n - 1].target, at) == 0;
-        int r = is_there ? 0 : add_bind(v, at, at, JOIN_PIN);
+        int r = has_mount(v, at) ? 0 : add_bind(v, at, at, JOIN_PIN);
         *slash = '/';
         if (r < 0)
             return r;
@@ -209,7 +224,7 @@ static int add_folder(struct view *v, const struct policy *p, const struct path_
         return f ? 0 : -EINVAL;
     int r = 0;
     if (in_folder && above->access == PATH_WRITE)
-        r = add_pins(v, above, e->path);
+        r = add_pins(v, mounted_grant(p, above), e->path);
     return r < 0
                ? r
                : view_add(v, &(struct join){.kind = JOIN_BIND,
@@ -233,7 +248,7 @@ static int add_toolchain(struct view *v, const struct policy *p, const struct pa
     const struct path_entry *above = entry_above(p, e->path);
     int r = 0;
     if (above && above->kind == PATH_FOLDER && above->access == PATH_WRITE)
-        r = add_pins(v, above, e->path);
+        r = add_pins(v, mounted_grant(p, above), e->path);
     if (r < 0)
         return r;
     if (strcmp(path_last(e->path), ".cargo") == 0)
