@@ -1,0 +1,34 @@
+/* Runs in: runner. Reads: nothing. May block: while the peer does not read. */
+#include "runner/answer.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "wire/frame.h"
+#include <errno.h>
+#include <poll.h>
+
+static int wait_writable(int sock)
+{
+    struct pollfd p = {.fd = sock, .events = POLLOUT};
+    return poll(&p, 1, -1) < 0 && errno != EINTR ? -errno : 0;
+}
+
+int runner_answer(int sock, uint8_t kind, const struct pack *p, int fd)
+{
+    if (p->r < 0)
+        return p->r;
+    CLEANUP(str_done) struct str out = {0};
+    int r = frame_put(&out, kind, p->out.data, p->out.len);
+    size_t n_fds = fd >= 0 ? 1 : 0;
+    for (size_t at = 0; r == 0 && at < out.len;) {
+        ssize_t sent = fd_send(sock, out.data + at, out.len - at, &fd, n_fds);
+        if (sent == -EAGAIN) {
+            r = wait_writable(sock);
+        } else if (sent < 0) {
+            r = (int)sent;
+        } else {
+            at += (size_t)sent;
+            n_fds = 0;
+        }
+    }
+    return r;
+}
