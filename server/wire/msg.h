@@ -72,7 +72,7 @@ enum probe_kind {
     PROBE_READ_DIR,  /* open and list PATH; text: number of entries */
     PROBE_READ_FILE, /* open PATH and read; text: first bytes */
     PROBE_LINK_FILE, /* linkat(PATH, a name in TMPDIR) */
-    PROBE_STAT,      /* lstat PATH */
+    PROBE_STAT,      /* lstat PATH; text: "DEV INO MODE", decimal, decimal, octal */
     PROBE_TCP,       /* connect to PATH (address) : PORT */
     PROBE_UDP,       /* connect and send to PATH : PORT */
     PROBE_UNIX,      /* connect to the socket PATH */
@@ -81,8 +81,9 @@ enum probe_kind {
     PROBE_PRIVILEGES,  /* text: "cap=… nnp=… seccomp=…" of /proc/self/status */
     PROBE_USERNS,      /* unshare(CLONE_NEWUSER) in a child */
     PROBE_FOREIGN_ABI, /* a foreign-ABI system call in a child; text: how it ended */
-    PROBE_PROC,        /* text: the pids in /proc; PATH/root links tried against TEXT (canary) */
-    PROBE_LIMITS       /* text: "nofile=… nproc=… pids=…" */
+    PROBE_PROC,        /* PATH read through /proc/PID/root of every PID; text: the pids in /proc */
+    PROBE_LIMITS /* text: "nofile=… nproc=… pids=…"; pids: which task was refused when PORT of
+                  * them were tried, 0 = none, or not tried (PORT 0) */
 };
 
 enum eg_door {
