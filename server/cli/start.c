@@ -1,5 +1,6 @@
 /* Runs in: cli. Reads: trusted. May block: yes (until the daemon is ready). */
 #include "cli/start.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/path.h"
@@ -12,10 +13,12 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-#define LOG_MAX  ((off_t)8 << 20) /* then it is moved to cordond.log.1 */
-#define READY_MS 30000
+#define LOG_MAX   ((off_t)8 << 20) /* then it is moved to cordond.log.1 */
+#define READY_MS  30000
+#define ENDING_MS 15000
 extern char **environ;
 
 static int open_state(const struct places *places, struct err *err)
@@ -62,7 +65,6 @@ static int open_log(int state)
 static void exec_daemon(const char *file, char **argv, int log, int ready)
 {
     (void)setsid();
-    (void)umask(077);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0 || chdir("/") < 0)
         _exit(127);
@@ -111,10 +113,11 @@ static int read_ready(int fd, char *line, size_t size)
     return 0;
 }
 
+/* 0 = it is ready, 1 = another one has the state folder's lock. */
 static int judge_ready(const char *line, const struct places *places, struct err *err)
 {
     if (strcmp(line, "ready") == 0 || strcmp(line, "running") == 0)
-        return 0;
+        return line[1] == 'u';
     if (!str_starts(line, "failed "))
         return err_set(err, -ECHILD, "internal", "cordond.log in the state folder says why",
                        "cordond did not start (state folder %s)", places->state);
@@ -156,7 +159,7 @@ static int spawn_daemon(const struct places *places, int state, uint16_t port, s
         return err_set(err, r, "internal", "cordond.log in the state folder says why",
                        "cordond did not get ready: %s", strerror(-r));
     r = judge_ready(line, places, err);
-    if (r < 0 || strcmp(line, "running") == 0)
+    if (r != 0)
         (void)waitpid(pid, NULL, 0);
     return r;
 }
@@ -187,14 +190,7 @@ int start_daemon(const struct places *places, uint16_t port, struct client **ret
             return err_set(err, -errno, "internal", NULL, "start.lock: %s", strerror(errno));
     if (open_own(places, ret) == 0)
         return 0;
-    int r = spawn_daemon(places, state, port, err);
-    if (r < 0)
-        return r;
-    *ret_started = true;
-    if ((r = open_own(places, ret)) < 0)
-        return err_set(err, r, "internal", "cordond.log in the state folder says more",
-                       "cordond runs for %s but does not answer", places->state);
-    return 0;
+    return spawn_and_open(places, state, port, ret, ret_started, err);
 }
 
 int start_or_open(const struct places *places, struct client **ret, struct err *err)
