@@ -172,6 +172,25 @@ static int open_own(const struct places *places, struct client **ret)
     return client_open(&own, ret, NULL);
 }
 
+/* One that is ending still holds the lock and answers no more: it is waited for. */
+static int spawn_and_open(const struct places *places, int state, uint16_t port,
+                          struct client **ret, bool *ret_started, struct err *err)
+{
+    uint64_t end = clock_now_ms() + ENDING_MS;
+    struct timespec pause = {0, 20000000};
+    do {
+        int r = spawn_daemon(places, state, port, err);
+        if (r < 0)
+            return r;
+        *ret_started = r == 0;
+        if (open_own(places, ret) == 0)
+            return 0;
+        (void)nanosleep(&pause, NULL);
+    } while (clock_now_ms() < end);
+    return err_set(err, -ETIMEDOUT, "internal", "cordond.log in the state folder says more",
+                   "cordond runs for %s but does not answer", places->state);
+}
+
 int start_daemon(const struct places *places, uint16_t port, struct client **ret, bool *ret_started,
                  struct err *err)
 {
