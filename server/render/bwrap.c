@@ -17,6 +17,12 @@ static const char *const FIXED[] = {
     "cordon",
 };
 
+/* The kernel lets the machine's root write here by file mode alone, capabilities or not, and a
+ * session run by root is that root: core_pattern would start a program on the host. /proc/sys is
+ * closed for everybody; bubblewrap itself closes irq, bus and sysrq-trigger. */
+static const char *const PROC_OF_ROOT[] = {"/proc/acpi", "/proc/asound", "/proc/driver",
+                                           "/proc/fs",   "/proc/mtrr",   "/proc/scsi"};
+
 static int add_all(struct strv *v, const char *const *items, size_t n)
 {
     int r = 0;
@@ -31,18 +37,32 @@ static int add_number(struct strv *v, const char *option, uint64_t n)
     return r < 0 ? r : strv_addf(v, "%llu", (unsigned long long)n);
 }
 
+static int add_proc(struct strv *v, const struct machine *m)
+{
+    const char *const sys[] = {"--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"};
+    int r = add_all(v, sys, ARRAY_LEN(sys));
+    for (size_t i = 0; i < ARRAY_LEN(PROC_OF_ROOT) && m->uid == 0 && r >= 0; i++)
+        r = add_all(v, (const char *const[]){"--ro-bind-try", PROC_OF_ROOT[i], PROC_OF_ROOT[i]}, 3);
+    return r;
+}
+
 /* The order is that of mounting: root, then what lies on it, read-only last. /dev stays writable
  * only where it is a file system of its own (shm, pts). */
-static int add_mounts(struct strv *v, const struct policy *p, const struct bwrap_input *in)
+static int add_mounts(struct strv *v, const struct policy *p, const struct machine *m,
+                      const struct bwrap_input *in)
 {
     uint64_t shm = p->limits.memory_bytes && p->limits.memory_bytes < SHM_BYTES
                        ? p->limits.memory_bytes
                        : SHM_BYTES;
-    const char *const before[] = {"--bind", in->root, "/",       "--proc", "/proc",
-                                  "--dev",  "/dev",   "--perms", "1777"};
+    const char *const root[] = {"--bind", in->root, "/"};
+    const char *const dev[] = {"--dev", "/dev", "--perms", "1777"};
     const char *const after[] = {"--tmpfs",      "/dev/shm", "--remount-ro", "/dev",
                                  "--remount-ro", "/",        "--chdir",      "/"};
-    int r = add_all(v, before, ARRAY_LEN(before));
+    int r = add_all(v, root, ARRAY_LEN(root));
+    if (r >= 0)
+        r = add_proc(v, m);
+    if (r >= 0)
+        r = add_all(v, dev, ARRAY_LEN(dev));
     if (r >= 0)
         r = add_number(v, "--size", shm);
     return r < 0 ? r : add_all(v, after, ARRAY_LEN(after));
@@ -60,7 +80,7 @@ int bwrap_render(const struct policy *p, const struct machine *m, const struct b
     if (r >= 0)
         r = add_number(&v, "--gid", m->gid);
     if (r >= 0)
-        r = add_mounts(&v, p, in);
+        r = add_mounts(&v, p, m, in);
     if (r >= 0)
         r = add_number(&v, "--add-seccomp-fd", (uint64_t)in->filter_fd);
     if (r < 0) {
