@@ -282,6 +282,7 @@ static void __attribute__((noreturn)) inner_main(struct stage *s, int outer)
     view_assemble(s);
     stop_point("stage-view");
     descriptors_sort(s);
+    stop_point("stage-exec");
     bwrap_exec(s);
 }
 

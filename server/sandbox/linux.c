@@ -88,11 +88,28 @@ static int filter_memfd(void)
     return r < 0 ? r : fd_memfd("filter", filter.data, filter.len);
 }
 
+/* Test builds: `--proc /proc` at I becomes `--bind /proc /proc`. */
+static int args_host_proc(struct strv *args, size_t i)
+{
+    struct strv made = {0};
+    int r = 0;
+    for (size_t k = 0; k < args->n && r >= 0; k++)
+        r = k != i                                ? strv_add(&made, args->items[k])
+            : (r = strv_add(&made, "--bind")) < 0 ? r
+                                                  : strv_add(&made, "/proc");
+    strv_done(args);
+    *args = made;
+    return r;
+}
+
 static int bwrap_files(struct wall *w, const struct wall_request *rq, const char *root)
 {
     struct strv args = {0};
     struct bwrap_input in = {.root = root, .filter_fd = FD_BWRAP_FILTER};
     int r = bwrap_render(rq->policy, rq->machine, &in, &args);
+    for (size_t i = 0; stop_without("proc") && i < args.n; i++)
+        if (strcmp(args.items[i], "--proc") == 0) /* the stage's, which is the host's */
+            r = args_host_proc(&args, i);
     if (r >= 0)
         r = args_memfd(&args);
     strv_done(&args);
@@ -113,10 +130,33 @@ static int lockdown_put(struct pack *p, const struct wall_request *rq)
     int r = landlock_render(rq->policy, rq->machine, abi, &rules);
     if (stop_without("landlock"))
         rules.landlock = 0;
+    if (stop_without("limits"))
+        rules.n_limits = 0;
     if (r >= 0)
         rules_put(p, &rules);
     rules_done(&rules);
     return r < 0 ? r : p->r;
+}
+
+/* Test builds: the view with one of its layers missing. */
+static int view_without(struct view *v, const struct wall_request *rq)
+{
+    const struct machine *m = rq->machine;
+    for (size_t i = 0; i < v->n; i++) {
+        struct join *j = &v->joins[i];
+        bool is_home = j->kind == JOIN_BIND && strcmp(j->target, m->home) == 0;
+        bool is_read_only =
+            j->kind == JOIN_BIND && j->flags & JOIN_READ_ONLY && j->flags & JOIN_IDENTITY;
+        if (stop_without("read-only") && is_read_only)
+            j->flags &= ~(uint32_t)JOIN_READ_ONLY;
+        if (!is_home || !stop_without("home"))
+            continue;
+        free(j->source); /* the real home instead of the private one */
+        j->source = strdup(m->home);
+        if (!j->source)
+            return -ENOMEM;
+    }
+    return 0;
 }
 
 static int prepare(struct wall *w, const struct wall_request *rq, struct err *err)
@@ -132,6 +172,8 @@ static int prepare(struct wall *w, const struct wall_request *rq, struct err *er
         r = view_render(rq->policy, rq->machine, &view, err);
     if (r >= 0)
         r = bwrap_files(w, rq, root);
+    if (r >= 0)
+        r = view_without(&view, rq);
     if (r >= 0)
         r = order_put(&order, rq, &view, mount);
     r = frame_add(&w->out, M_STAGE_ORDER, &order, r);

@@ -21,11 +21,6 @@
 
 static char version[32];
 
-const char *wall_bwrap_version(void)
-{
-    return version;
-}
-
 /* Root's, and changeable by root alone: the file and the folders it lies in. */
 static bool is_roots(const char *path)
 {
@@ -106,6 +101,20 @@ static bool version_take(const char *text)
         return false;
     snprintf(version, sizeof version, "%u.%u.%u", major, minor, patch);
     return major > 0 || minor >= BWRAP_MIN;
+}
+
+const char *wall_bwrap_version(void)
+{
+    struct str said = {0};
+    struct err none = {0};
+    const char *bwrap = version[0] ? NULL : bwrap_find(&none);
+    CLEANUP(freep) char *file = bwrap ? strdup(bwrap) : NULL;
+    char option[] = "--version";
+    char *argv[] = {file, option, NULL};
+    if (file && run(argv, &said) == 0)
+        (void)version_take(str_c(&said));
+    str_done(&said);
+    return version;
 }
 
 /* bubblewrap with all its namespaces around `bwrap --version`. */

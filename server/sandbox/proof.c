@@ -81,11 +81,11 @@ static bool is_own_pids(const char *text)
 static bool is_limited(const struct proof *p, const char *text)
 {
     unsigned long long files = number_of(text, "nofile", 10, 0);
-    unsigned long long pids = number_of(text, "pids", 10, 0);
     unsigned long long nproc = number_of(text, "nproc", 10, 0);
     if (p->limits.open_files != 0 && (files == 0 || files > p->limits.open_files))
         return false;
-    return p->limits.processes == 0 || nproc <= p->limits.processes || pids != 0;
+    return p->limits.processes == 0 || p->has_pid_limit ||
+           (!p->is_root && nproc != 0 && nproc <= p->limits.processes);
 }
 
 static bool is_expected(const struct proof *p, const struct proof_probe *it)

@@ -67,6 +67,8 @@ struct proof {
     int landlock_abi;        /* what the runner entered; set it before proof_judge */
     int landlock_abi_wanted; /* of the machine */
     struct policy_limits limits;
+    bool has_pid_limit; /* the stage set kernel.pid_max, or the wall would not be up */
+    bool is_root;       /* RLIMIT_NPROC does not hold for root */
 };
 int proof_plan(struct proof *p, const struct proof_context *ctx);
 /* PROBE beyond n_probes is ignored. TEXT is hostile. */

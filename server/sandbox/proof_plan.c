@@ -318,6 +318,8 @@ int proof_plan(struct proof *p, const struct proof_context *ctx)
     struct planner pl = {.p = p, .ctx = ctx};
     *p = (struct proof){.landlock_abi_wanted = ctx->machine->landlock_abi,
                         .limits = ctx->policy->limits,
+                        .has_pid_limit = ctx->machine->pid_max_per_namespace,
+                        .is_root = ctx->machine->uid == 0,
                         .n_checks = N_CHECKS};
     for (size_t i = 0; i < N_CHECKS; i++)
         p->checks[i] = (struct proof_check){.id = CHECKS[i].id, .required = CHECKS[i].is_required};

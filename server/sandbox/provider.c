@@ -4,6 +4,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/stop.h"
 #include "base/str.h"
 #include "sandbox/wall.h"
 #include "wire/msg.h"
@@ -79,6 +80,7 @@ static void launch_nonsense(struct wall *w, const char *what)
 static void launch_done(struct wall *w)
 {
     input_stop(w);
+    stop_point("wall-ready");
     w->state = WALL_UP;
     w->launched(w, 0, NULL, w->launched_arg);
 }
@@ -466,6 +468,7 @@ int wall_launch(uv_loop_t *loop, enum provider provider, const struct wall_reque
     if (r < 0)
         (void)err_set(err, r, "session_refused", "install Cordon again, or raise its limits",
                       "%s cannot be started: %s", w->machine->runner, strerror(-r));
+    stop_point("wall-spawned");
     if (r >= 0) /* the child makes its namespaces meanwhile */
         r = kind->prepare(w, rq, err);
     if (r >= 0)
@@ -477,6 +480,7 @@ int wall_launch(uv_loop_t *loop, enum provider provider, const struct wall_reque
         return err_set(err, r, "session_refused", NULL, "the wall cannot be started: %s",
                        strerror(-r));
     }
+    stop_point("wall-ordered");
     control_wait(w);
     deadline_set(&w->deadline, w->deadline_ms);
     *ret = w;

@@ -10,6 +10,8 @@
  *     --state DIR         Cordon's state folder      --processes N, --files N
  *     --dev-ino D:I       identity of the last folder, as if it had been granted then
  *     --times N           launch N times and print how long it took (COMMAND may be missing)
+ *     --then SHELL        run on the host between the check of the folders and the launch
+ *     --sweep             remove what dead launchers left, before anything else
  *     --hold              after the launch say "up PID PRIVATE" on standard output and wait for
  *                         standard input to end
  *
@@ -51,7 +53,7 @@ struct drive {
     struct policy policy;
     struct machine machine;
     char **command;
-    const char *state, *render;
+    const char *state, *render, *then;
     bool is_proof, is_check, is_hold;
     int times, code;
     int64_t started_ns, sum_ns, min_ns;
@@ -381,12 +383,16 @@ static void options(struct drive *d, int argc, char **argv)
             d->is_check = true;
         else if (strcmp(o, "--hold") == 0)
             d->is_hold = true;
+        else if (strcmp(o, "--sweep") == 0)
+            (void)private_sweep();
         else if (i++, strcmp(o, "--rw") == 0)
             folder_add(d, value, ACCESS_RW);
         else if (strcmp(o, "--ro") == 0)
             folder_add(d, value, ACCESS_RO);
         else if (strcmp(o, "--net") == 0)
             d->in.network = net_of(value);
+        else if (strcmp(o, "--then") == 0)
+            d->then = value;
         else if (strcmp(o, "--render") == 0)
             d->render = value;
         else if (strcmp(o, "--times") == 0)
@@ -425,6 +431,8 @@ int main(int argc, char **argv)
     }
     if (d.render)
         return render(&d);
+    if (d.then && system(d.then) != 0)
+        return 2;
     for (int i = 0; i < d.times; i++)
         if (launch(uv_default_loop(), &d) == REFUSED_EXIT && !d.command)
             return REFUSED_EXIT;
