@@ -111,7 +111,7 @@ static bool is_expected(const struct proof *p, const struct proof_probe *it)
     case EXPECT_BARE:
         return it->got_errno == 0 && is_bare(p, text);
     case EXPECT_OWN_PIDS:
-        return it->got_errno == 0 && is_own_pids(text);
+        return it->got_errno != 0 && is_own_pids(text);
     case EXPECT_LIMITS:
         return it->got_errno == 0 && is_limited(p, text);
     }

@@ -24,7 +24,7 @@ enum proof_expect {
     EXPECT_STATUS_OTHER, /* a status line without 2xx, or an error */
     EXPECT_STATUS_403,   /* a status line with 403 */
     EXPECT_BARE,         /* PROBE_PRIVILEGES: no capability, no_new_privs, a filter */
-    EXPECT_OWN_PIDS,     /* PROBE_PROC: no "canary=", few processes, the first is pid 1 */
+    EXPECT_OWN_PIDS,     /* PROBE_PROC: the canary not reached, few processes, the first is pid 1 */
     EXPECT_LIMITS        /* PROBE_LIMITS: what the policy asks for */
 };
 struct proof_probe {

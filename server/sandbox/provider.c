@@ -391,16 +391,19 @@ static struct wall *wall_new(uv_loop_t *loop, enum provider provider, const stru
     return w;
 }
 
+#ifdef CORDON_STOP_POINTS
+extern char **environ;
+static char *const *child_environment(void)
+{
+    return environ;
+}
+#else
 static char *const *child_environment(void)
 {
     static char *empty[] = {NULL};
-#ifdef CORDON_STOP_POINTS
-    extern char **environ;
-    return environ;
-#else
     return empty;
-#endif
 }
+#endif
 
 /* Starts cordon-runner with the control socket on 3 and our pipe on 2; nothing else. */
 static int spawn(uv_loop_t *loop, struct wall *w, const struct wall_kind *kind)
