@@ -116,7 +116,7 @@ static void body_json(struct str *out, const struct reply *r, const char *title)
 
 static void body_text(struct str *out, const struct reply *r, const char *title)
 {
-    (void)str_printf(out, "Cordon: %s\n%s\n", title, r->detail);
+    (void)str_printf(out, "%s\n%s\n", title, r->detail);
     if (r->rule != NULL && *r->rule != '\0')
         (void)str_printf(out, "Rule: %s\n", r->rule);
     if (r->hint != NULL && *r->hint != '\0')

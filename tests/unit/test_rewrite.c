@@ -141,7 +141,7 @@ static void test_replies(void **state)
     assert_int_equal(reply_put(&text, &r, false, false), 0);
     assert_int_equal(strncmp(str_c(&text), "HTTP/1.1 403 Blocked by Cordon: no.test:443\r\n", 45),
                      0);
-    assert_non_null(strstr(str_c(&text), "\r\nConnection: close\r\n\r\nCordon: "));
+    assert_non_null(strstr(str_c(&text), "\r\nConnection: close\r\n\r\nBlocked by Cordon: "));
     assert_non_null(strstr(str_c(&text), "\nWhat to do: cordon sites add no.test:443\n"));
     assert_int_equal(reply_put(&json, &r, true, false), 0);
     assert_non_null(strstr(str_c(&json), "\"host\":\"no.test\",\"port\":443,"));
