@@ -10,6 +10,15 @@
 #define ARGS_BYTES ((size_t)1 << 20) /* argv and environment together */
 #define ARG_BYTES  ((size_t)128 << 10)
 
+/* The policy's paths are resolved ones; a client names a folder as it was given. */
+static bool is_spelled_folder(const struct session *s, const char *path)
+{
+    for (size_t i = 0; i < s->n_folders; i++)
+        if (path_is_under(path, s->folders[i].path))
+            return true;
+    return false;
+}
+
 int command_check_cwd(const struct command *c, const char *asked, char **ret, struct err *err)
 {
     const struct session *s = c->session;
@@ -17,9 +26,9 @@ int command_check_cwd(const struct command *c, const char *asked, char **ret, st
     int r = path_join(s->cwd, asked ? asked : ".", &path);
     if (r < 0)
         return err_member(err, r, "body_invalid", "/cwd", "not a path");
-    bool inside = s->provider == PROVIDER_DIRECT || path_is_under(path, "/tmp") ||
-                  (s->policy.home && path_is_under(path, s->policy.home)) ||
-                  pathset_match(&s->policy.paths, path, NULL) != PATH_DENY;
+    bool inside = s->provider == PROVIDER_DIRECT ||
+                  pathset_match(&s->policy.paths, path, NULL) != PATH_DENY ||
+                  is_spelled_folder(s, path);
     if (!inside) {
         err_member(err, -EINVAL, "body_invalid", "/cwd", "%s is not inside the session's wall",
                    path);

@@ -20,8 +20,10 @@ struct runner_link {
     struct deadline deadline;
     struct runner_events events;
     void *arg;
-    struct call *calls;
+    struct call *calls,
+        **end; /* in the order of sending, as answers mostly come; END: the last link */
     size_t n_calls;
+    uint64_t earliest; /* no deadline is before this; 0 = none is set */
     uint32_t last_id;
     bool is_closed;
 };
@@ -39,6 +41,7 @@ static void answer_all(struct runner_link *l, int r)
 {
     struct call *c = TAKE(l->calls);
     l->n_calls = 0;
+    l->end = &l->calls;
     while (c) {
         struct call *next = c->next;
         if (c->done)
@@ -66,6 +69,8 @@ static int take_answer(struct runner_link *l, const struct frame *f)
         if (c->id != id || c->answer != f->kind)
             continue;
         *at = c->next;
+        if (!c->next)
+            l->end = at;
         l->n_calls--;
         int r = c->done ? c->done(0, &u, c->arg) : 0;
         free(c);
@@ -90,13 +95,15 @@ static int link_got(struct channel *ch, const struct frame *f)
     return f->kind == M_START_FAILED ? take_start_failed(l, f) : take_answer(l, f);
 }
 
+/* Never later than the first deadline; one that was answered makes it fire for nothing, once. */
 static void set_deadline(struct runner_link *l)
 {
     uint64_t first = UINT64_MAX, now = clock_now_ms();
     for (const struct call *c = l->calls; c; c = c->next)
         if (c->done && c->deadline < first)
             first = c->deadline;
-    if (first != UINT64_MAX)
+    l->earliest = first == UINT64_MAX ? 0 : first;
+    if (l->earliest)
         deadline_set(&l->deadline, first > now ? first - now : 0);
     else
         deadline_clear(&l->deadline);
@@ -130,6 +137,7 @@ int runner_link_new(uv_loop_t *loop, int take_fd, const struct runner_events *ev
     channel_init(&l->ch);
     l->events = *events;
     l->arg = arg;
+    l->end = &l->calls;
     deadline_init(loop, &l->deadline, &l->closing, calls_late);
     int r = channel_open(&l->ch, loop, &l->closing, take_fd, KINDS, link_got, link_ended);
     if (r < 0) {
@@ -163,30 +171,37 @@ static int call_add(struct runner_link *l, uint32_t id, uint8_t answer, uint64_t
     struct call *c = malloc(sizeof *c);
     if (!c)
         return -ENOMEM;
-    *c = (struct call){l->calls, id, answer, clock_now_ms() + deadline_ms, done, arg};
-    bool first = !l->calls;
-    l->calls = c;
+    *c = (struct call){NULL, id, answer, clock_now_ms() + deadline_ms, done, arg};
+    *l->end = c;
+    l->end = &c->next;
     l->n_calls++;
-    if (first)
+    if (!l->earliest || c->deadline < l->earliest) {
+        l->earliest = c->deadline;
         deadline_set(&l->deadline, deadline_ms);
-    else
-        set_deadline(l);
+    }
     return 0;
 }
 
-static void call_drop_newest(struct runner_link *l)
+static void call_drop(struct runner_link *l, uint32_t id)
 {
-    struct call *c = l->calls;
-    l->calls = c->next;
-    l->n_calls--;
-    free(c);
+    for (struct call **at = &l->calls; *at; at = &(*at)->next) {
+        struct call *c = *at;
+        if (c->id != id)
+            continue;
+        *at = c->next;
+        if (!c->next)
+            l->end = at;
+        l->n_calls--;
+        free(c);
+        return;
+    }
 }
 
-static int send_call(struct runner_link *l, uint8_t kind, const struct pack *p, int fd)
+static int send_call(struct runner_link *l, uint32_t id, uint8_t kind, const struct pack *p, int fd)
 {
     int r = channel_send(&l->ch, kind, p, &fd, fd >= 0 ? 1 : 0);
     if (r < 0)
-        call_drop_newest(l);
+        call_drop(l, id);
     return r;
 }
 
@@ -201,14 +216,14 @@ int runner_link_probe(struct runner_link *l, const struct proof_probe *probe, ui
     pack_u32(&p, probe->port);
     pack_str(&p, probe->text);
     int r = call_add(l, id, M_PROBED, deadline_ms, done, arg);
-    return r < 0 ? r : send_call(l, M_PROBE, &p, -1);
+    return r < 0 ? r : send_call(l, id, M_PROBE, &p, -1);
 }
 
 int runner_link_tool(struct runner_link *l, uint32_t id, const struct pack *p, int fd,
                      uint64_t deadline_ms, runner_answer_fn *done, void *arg)
 {
     int r = call_add(l, id, M_TOOLED, deadline_ms, done, arg);
-    return r < 0 ? r : send_call(l, M_TOOL, p, fd);
+    return r < 0 ? r : send_call(l, id, M_TOOL, p, fd);
 }
 
 int runner_link_take_fd(struct runner_link *l, int *ret_fd)

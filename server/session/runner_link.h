@@ -11,7 +11,7 @@
 #include "sandbox/proof.h"
 #include "session/channel.h"
 
-#define RUNNER_CALLS_MAX 256
+#define RUNNER_CALLS_MAX (PROOF_PROBES_MAX + 128)
 
 struct runner_link;
 struct runner_events {
