@@ -18,10 +18,13 @@ struct setting_key {
     int64_t min, max;
     const char *const *names; /* SETTING_ENUM */
     bool nullable;
+    bool is_later; /* has no effect in this version: only the default is taken */
     int (*check)(const json_t *value, struct err *err);
     const char *help;
 };
 const struct setting_key *setting_keys(size_t *ret_n);
 const struct setting_key *setting_key_find(const char *key);
-/* VALUE fits KEY? Fills err (body_invalid, pointer) else. */
-int setting_check(const struct setting_key *key, const json_t *value, struct err *err);
+/* VALUE fits KEY? Else fills err: body_invalid, or list_setting for a list; *ret_kind (may be NULL)
+ * is the kind of fault for errors[]: type, range, format. */
+int setting_check(const struct setting_key *key, const json_t *value, const char **ret_kind,
+                  struct err *err);
