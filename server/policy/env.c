@@ -272,6 +272,9 @@ static int person_set(const struct policy_input *in, const struct machine *m, st
         r = env_set(&p->env, "HOME", p->home);
     if (r >= 0)
         r = env_set(&p->env, "TMPDIR", "/tmp");
+    /* Run by root, tar would restore owners that do not exist inside, and fail (EINVAL). */
+    if (r >= 0 && m->uid == 0)
+        r = env_set(&p->env, "TAR_OPTIONS", "--no-same-owner");
     return r;
 }
 

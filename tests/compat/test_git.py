@@ -66,7 +66,7 @@ class Git(BoxCase):
 
     def test_init_as_the_first_command(self):
         """Case 4: the folder is no repository yet."""
-        done = self.box.run("sh", "-ec", "git init -q && git commit -q --allow-empty -m x", folders=[self.dir])
+        done = self.box.run("sh", "-ec", "git init -q && git commit -q --allow-empty -m x", folders=[self.dir], cwd=self.dir)
         self.ok(done)
         self.assertEqual(git(self.dir, "log", "--format=%s"), "x\n")
 
@@ -89,7 +89,7 @@ class Git(BoxCase):
         self.assertEqual((self.box.home / ".gitconfig").read_text(), SETTINGS)
 
     def test_prompts_fail_fast(self):
-        self.inside("timeout 10 git -c credential.helper= ls-remote https://no.invalid/r </dev/null; test $? != 124")
+        self.inside("timeout 10 git -c credential.helper= ls-remote https://no.invalid/r </dev/null || test $? != 124")
 
 
 class NothingIsLeft(unittest.TestCase):
@@ -102,11 +102,12 @@ class NothingIsLeft(unittest.TestCase):
         git(box.work, "commit", "-q", "--allow-empty", "-m", "x")
 
         def seen():
+            status = git(box.work, "--no-optional-locks", "status", "--porcelain")
             names = []
             for folder, dirs, files in os.walk(box.work):
                 names += [(os.path.join(folder, n), os.lstat(os.path.join(folder, n)).st_mtime_ns)
                           for n in dirs + files]
-            return sorted(names), os.lstat(box.work).st_mtime_ns, git(box.work, "status", "--porcelain")
+            return sorted(names), os.lstat(box.work).st_mtime_ns, status
         before = seen()
         self.assertEqual(box.sb("true").returncode, 0)
         self.assertEqual(box.sb("exit 3").returncode, 3)
