@@ -210,6 +210,10 @@ static void processes_limit(struct stage *s)
     int r = text_write("/proc/sys/kernel/pid_max", text);
     if (r < 0)
         stage_fail(s->control, CHILD_LIMITS, r, "kernel.pid_max");
+    /* Numbers below 300 are given out once, before the first wrap: passed over, the maximum holds
+     * from the start. Where the kernel cannot (no CHECKPOINT_RESTORE), up to 300 more fit once. */
+    if (!stop_without("proc"))
+        (void)text_write("/proc/sys/kernel/ns_last_pid", "299");
 }
 
 static void view_assemble(struct stage *s)
@@ -224,6 +228,16 @@ static void view_assemble(struct stage *s)
     if (r < 0)
         stage_fail(s->control, CHILD_VIEW, r, err.detail);
     joins_done(&j);
+}
+
+/* bubblewrap looks its child up in /proc by the number it has in our pid namespace: that must be
+ * this namespace's /proc, else it finds another process of the host, or none. */
+static void proc_mount(struct stage *s)
+{
+    if (stop_without("proc"))
+        return;
+    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        stage_fail(s->control, CHILD_NAMESPACES, -errno, "proc of the session");
 }
 
 /* ---- The inner process: bubblewrap ----------------------------------------------------------- */
@@ -281,6 +295,7 @@ static void __attribute__((noreturn)) inner_main(struct stage *s, int outer)
     processes_limit(s);
     view_assemble(s);
     stop_point("stage-view");
+    proc_mount(s);
     descriptors_sort(s);
     stop_point("stage-exec");
     bwrap_exec(s);

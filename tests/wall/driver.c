@@ -302,7 +302,7 @@ static int launch(uv_loop_t *loop, struct drive *d)
     int lock;
     int r = private_new(&d->private_dir, &lock, &e);
     if (r < 0)
-        return refused(&e);
+        return d->code = refused(&e);
     d->in.private_dir = d->private_dir;
     r = policy_compile(&d->in, &d->machine, &d->policy, &e);
     const struct wall_request rq = {.policy = &d->policy,
