@@ -25,8 +25,10 @@
 #define SESSION_FILE_CALLS 64
 #define SESSION_SINKS      256 /* outputs that background processes still hold open */
 #define SESSION_TAILS      256 /* ended commands whose background processes live */
-#define UNRECORDED_MAX     1024
-#define EGRESS_REQUESTS    2048 /* under way at once in one session; its connections are 1,024 */
+/* The folder of a status check, empty; the sweep at start takes away what a kill left. */
+#define SESSION_CHECK_FOLDER "/tmp/cordon.check.XXXXXX"
+#define UNRECORDED_MAX       1024
+#define EGRESS_REQUESTS      2048 /* under way at once in one session; its connections are 1,024 */
 
 struct egress_link;
 struct output;

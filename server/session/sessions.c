@@ -5,15 +5,18 @@
 #include "session/parts.h"
 #include "store/records.h"
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-#define RETRY_MS 1000
+#define RETRY_MS    1000
+#define SWEEP_AGE_S 60 /* younger ones may be another daemon's */
 
 /* ---- What cannot wait is kept -----------------------------------------------------------------
  */
@@ -149,9 +152,27 @@ int sessions_new(const struct sessions_deps *deps, struct sessions **ret, struct
     return 0;
 }
 
+/* Folders of status checks are empty, so that rmdir(2) takes only those of ours: no more is lost
+ * than the name. */
+static void sweep_checks(void)
+{
+    static const char prefix[] = "cordon.check.";
+    DIR *dir = opendir("/tmp");
+    struct stat st;
+    if (!dir)
+        return;
+    for (struct dirent *e; (e = readdir(dir));)
+        if (str_starts(e->d_name, prefix) &&
+            fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            st.st_uid == geteuid() && time(NULL) - st.st_mtime > SWEEP_AGE_S)
+            (void)unlinkat(dirfd(dir), e->d_name, AT_REMOVEDIR);
+    (void)closedir(dir);
+}
+
 void sessions_sweep(struct sessions *ss)
 {
     (void)ss;
+    sweep_checks();
     int n = private_sweep();
     if (n != 0)
         log_info("private.swept", "folders=%d", n);

@@ -2,6 +2,7 @@
 #include "session/parts.h"
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifdef __APPLE__
 #define PLATFORM "macos"
@@ -105,18 +106,14 @@ struct check {
     struct watch watch;
     struct sessions *ss;
     struct session *s;
-    char *folder; /* a private folder too, so that the sweep finds it after a kill */
-    int lock;
+    char folder[sizeof SESSION_CHECK_FOLDER];
     void (*done)(json_t *status, void *arg);
     void *arg;
 };
 
 static void check_free(struct check *c)
 {
-    if (c->folder)
-        (void)private_remove(c->folder);
-    fd_close(c->lock);
-    free(c->folder);
+    (void)rmdir(c->folder);
     free(c);
 }
 
@@ -142,8 +139,10 @@ int sessions_status_check(struct sessions *ss, void (*done)(json_t *status, void
     struct check *c = calloc(1, sizeof *c);
     if (!c)
         return err_set(err, -ENOMEM, "internal", NULL, "out of memory");
-    *c = (struct check){.ss = ss, .done = done, .arg = arg, .lock = -1};
-    int r = private_new(&c->folder, &c->lock, err);
+    *c = (struct check){.ss = ss, .done = done, .arg = arg, .folder = SESSION_CHECK_FOLDER};
+    int r = mkdtemp(c->folder) ? 0 : -errno;
+    if (r < 0)
+        err_set(err, r, "internal", NULL, "no folder can be made in /tmp: %s", strerror(-r));
     struct session_spec spec = {.n_folders = 1,
                                 .tier = TIER_WALLED,
                                 .network = NET_ALLOWLIST,

@@ -1,0 +1,806 @@
+/* Sessions without HTTP: the step machine on real children, behind a real wall where this machine
+ * can put one up. Under WALL_MUST_WORK=1 a missing wall is a failure. */
+#include "unit.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/path.h"
+#include "sandbox/machine.h"
+#include "sandbox/provider.h"
+#include "session/command.h"
+#include "session/files.h"
+#include "session/parts.h"
+#include "store/records.h"
+#include "store/spool.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define WAIT_MS 20000
+
+/* ---- A daemon's worth of parts, in a folder of its own ----------------------------------------
+ */
+
+struct world {
+    char base[32], *project, *spool, *run;
+    struct machine machine;
+    uv_loop_t loop;
+    uv_timer_t tick;
+    struct db *db;
+    struct settings *settings;
+    struct sessions *ss;
+};
+static struct world w;
+static const struct actor OWNER = {.kind = ACTOR_OWNER, .peer_uid = -1};
+
+static char *below(const char *name)
+{
+    char *ret = NULL;
+    assert_true(asprintf(&ret, "%s/%s", w.base, name) > 0);
+    return ret;
+}
+
+static char *make_dir(const char *name)
+{
+    char *path = below(name);
+    assert_int_equal(path_make_dirs(AT_FDCWD, path, 0700), 0);
+    return path;
+}
+
+static void on_tick(uv_timer_t *t)
+{
+    (void)t;
+}
+
+static int world_up(void **state)
+{
+    struct err err = {0};
+    (void)state;
+    strcpy(w.base, "/tmp/ct-XXXXXX");
+    assert_non_null(mkdtemp(w.base));
+    w.project = make_dir("home/project");
+    w.spool = make_dir("state/spool");
+    w.run = make_dir("state/run");
+    CLEANUP(freep)
+    char *home = below("home"), *st = below("state"), *config = below("home/.config/cordon"),
+         *cache = below("home/.cache/cordon"), *file = below("state/cordon.db");
+    setenv("HOME", home, 1);
+    struct machine_dirs dirs = {.state = st, .config = config, .cache = cache, .run = w.run};
+    assert_int_equal(uv_loop_init(&w.loop), 0);
+    (void)uv_timer_init(&w.loop, &w.tick);
+    (void)uv_timer_start(&w.tick, on_tick, 50, 50);
+    assert_int_equal(machine_look(&dirs, &w.machine, &err), 0);
+    assert_int_equal(db_open(file, &w.db, &err), 0);
+    assert_int_equal(settings_new(w.db, &w.settings, &err), 0);
+    struct sessions_deps deps = {.loop = &w.loop,
+                                 .db = w.db,
+                                 .settings = w.settings,
+                                 .machine = &w.machine,
+                                 .spool_dir = w.spool,
+                                 .api_socket = w.run,
+                                 .version = "test"};
+    assert_int_equal(sessions_new(&deps, &w.ss, &err), 0);
+    return 0;
+}
+
+static void set_true(void *arg)
+{
+    *(bool *)arg = true;
+}
+
+static int world_down(void **state)
+{
+    bool stopped = false;
+    (void)state;
+    sessions_shutdown(w.ss, 0, set_true, &stopped);
+    while (!stopped)
+        (void)uv_run(&w.loop, UV_RUN_ONCE);
+    sessions_free(w.ss);
+    uv_close((uv_handle_t *)&w.tick, NULL);
+    (void)uv_run(&w.loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&w.loop), 0);
+    settings_free(w.settings);
+    db_close(w.db);
+    machine_done(&w.machine);
+    free(w.project);
+    free(w.spool);
+    free(w.run);
+    (void)path_remove_tree(AT_FDCWD, w.base);
+    return 0;
+}
+
+static void turn(void)
+{
+    (void)db_commit(w.db);
+    (void)uv_run(&w.loop, UV_RUN_ONCE);
+}
+
+#define UNTIL(condition)                                                                           \
+    do {                                                                                           \
+        uint64_t end_ = clock_now_ms() + WAIT_MS;                                                  \
+        while (!(condition) && clock_now_ms() < end_)                                              \
+            turn();                                                                                \
+        assert_true(condition);                                                                    \
+    } while (0)
+
+/* ---- Sessions and commands --------------------------------------------------------------------
+ */
+
+static char *no_env[] = {NULL};
+
+static int try_create(struct session_spec *spec, struct session **ret, struct err *err)
+{
+    spec->caller_env = environ;
+    int r = session_create(w.ss, spec, &OWNER, ret, err);
+    if (r == 0)
+        session_ref(*ret);
+    session_spec_done(spec);
+    return r;
+}
+
+static struct session_spec spec_of(const char *folder, bool wall)
+{
+    struct session_spec spec = {
+        .n_folders = 1, .tier = -1, .network = -1, .require_wall = wall, .caller_env = no_env};
+    spec.folders[0].path = strdup(folder);
+    spec.folders[0].access = ACCESS_RW;
+    return spec;
+}
+
+static struct session *start_session(bool wall)
+{
+    struct session *s = NULL;
+    struct err err = {0};
+    struct session_spec spec = spec_of(w.project, wall);
+    assert_int_equal(try_create(&spec, &s, &err), 0);
+    return s;
+}
+
+static void print_refusal(struct session *s)
+{
+    if (session_state(s) != SESSION_REFUSED)
+        return;
+    json_t *doc = session_to_json(s);
+    char *text = json_dumps(doc, JSON_INDENT(1));
+    fprintf(stderr, "%s\n", text);
+    free(text);
+    json_decref(doc);
+}
+
+static struct session *ready_session(bool wall)
+{
+    struct session *s = start_session(wall);
+    UNTIL(session_state(s) >= SESSION_READY);
+    print_refusal(s);
+    assert_int_equal(session_state(s), SESSION_READY);
+    return s;
+}
+
+static void end_session(struct session *s)
+{
+    session_stop(s, 2000, "test", &OWNER);
+    UNTIL(session_state(s) == SESSION_ENDED);
+    session_unref(s);
+}
+
+static struct command *start_shell(struct session *s, const char *text, bool input)
+{
+    struct command *c = NULL;
+    struct err err = {0};
+    struct command_spec spec = {.shell = strdup(text),
+                                .stdin_pipe = input,
+                                .timeout_ms = -1,
+                                .kill_grace_ms = 500,
+                                .max_output_bytes = -1,
+                                .origin_name = "agent"};
+    int r = command_create(s, &spec, &OWNER, &c, &err);
+    if (r < 0)
+        fprintf(stderr, "command_create: %s %s\n", err.code, err.detail);
+    assert_int_equal(r, 0);
+    command_spec_done(&spec);
+    command_ref(c);
+    return c;
+}
+
+static json_t *end_of(struct command *c)
+{
+    UNTIL(command_is_ended(c));
+    return command_to_json(c);
+}
+
+static const char *state_of(json_t *doc)
+{
+    return json_string_value(json_object_get(doc, "state"));
+}
+
+static json_int_t exit_code(json_t *doc)
+{
+    json_t *result = json_object_get(doc, "result");
+    return json_integer_value(json_object_get(result, "exit_code"));
+}
+
+/* One stream of C's output, NUL-terminated. */
+static char *output_of(struct command *c, enum spool_stream stream)
+{
+    struct spool_reader *r = NULL;
+    uint64_t resume = 0;
+    char *text = calloc(1, 65536);
+    assert_int_equal(spool_reader_new(w.spool, command_id(c), &r), 0);
+    ssize_t n = spool_pread(r, stream, 0, text, 65535, &resume);
+    assert_true(n >= 0);
+    spool_reader_free(r);
+    return text;
+}
+
+static void run_and_expect(struct session *s, const char *text, json_int_t code, const char *out)
+{
+    struct command *c = start_shell(s, text, false);
+    json_t *doc = end_of(c);
+    assert_string_equal(state_of(doc), "exited");
+    assert_int_equal(exit_code(doc), code);
+    CLEANUP(freep) char *got = output_of(c, SPOOL_STDOUT);
+    assert_string_equal(got, out);
+    json_decref(doc);
+    command_unref(c);
+}
+
+static bool have_wall(void)
+{
+    struct err err = {0};
+    if (provider_probe(PROVIDER_BUBBLEWRAP, &w.machine, &err) == 0)
+        return true;
+    fprintf(stderr, "no wall on this machine: %s\n", err.detail);
+    const char *must = getenv("WALL_MUST_WORK");
+    assert_true(!must || strcmp(must, "1") != 0);
+    return false;
+}
+
+/* ---- Tests, each with provider direct and behind the wall --------------------------------------
+ */
+
+static void basics(bool wall)
+{
+    struct session *s = ready_session(wall);
+    run_and_expect(s, "true", 0, "");
+    run_and_expect(s, "echo hello; exit 3", 3, "hello\n");
+    run_and_expect(s, "cat; echo end", 0, "end\n"); /* standard input is /dev/null */
+    CLEANUP(freep) char *here = NULL;
+    assert_true(asprintf(&here, "%s\n", w.project) > 0);
+    run_and_expect(s, "pwd", 0, here);
+    end_session(s);
+}
+
+static void input(bool wall)
+{
+    struct session *s = ready_session(wall);
+    struct command *c = start_shell(s, "cat; exit 4", true);
+    struct err err = {0};
+    uint64_t at = 0;
+    assert_int_equal(command_stdin(c, 0, "one ", 4, false, &at, &err), 0);
+    assert_int_equal(at, 4);
+    assert_int_equal(command_stdin(c, 9, "x", 1, false, &at, &err), -ERANGE);
+    assert_string_equal(err.code, "stdin_gap");
+    assert_int_equal(command_stdin(c, 2, "e two", 5, true, &at, NULL), 0);
+    assert_int_equal(at, 7);
+    json_t *doc = end_of(c);
+    assert_int_equal(exit_code(doc), 4);
+    CLEANUP(freep) char *got = output_of(c, SPOOL_STDOUT);
+    assert_string_equal(got, "one two");
+    json_decref(doc);
+    command_unref(c);
+    end_session(s);
+}
+
+static void stop_and_clocks(bool wall)
+{
+    struct session *s = ready_session(wall);
+    struct command *c = start_shell(s, "trap '' TERM; sleep 100 & wait; sleep 100", false);
+    struct err err = {0};
+    for (int i = 0; i < 5; i++)
+        turn();
+    uint64_t began = clock_now_ms();
+    assert_int_equal(command_stop(c, 200, &err), 0);
+    json_t *doc = end_of(c);
+    assert_string_equal(state_of(doc), "killed");
+    assert_true(clock_now_ms() - began < 3000);
+    json_decref(doc);
+    command_unref(c);
+
+    struct command_spec spec = {.shell = strdup("sleep 100"),
+                                .timeout_ms = 100,
+                                .kill_grace_ms = 500,
+                                .max_output_bytes = -1,
+                                .origin_name = "agent"};
+    assert_int_equal(command_create(s, &spec, &OWNER, &c, &err), 0);
+    command_spec_done(&spec);
+    command_ref(c);
+    doc = end_of(c);
+    assert_string_equal(state_of(doc), "timed_out");
+    json_t *limit = json_object_get(json_object_get(doc, "result"), "limit");
+    assert_string_equal(json_string_value(limit), "time");
+    json_decref(doc);
+    command_unref(c);
+    end_session(s);
+}
+
+/* `server &` returns at once, with all its output; the server lives on until the session ends. */
+static void background(bool wall)
+{
+    struct session *s = ready_session(wall);
+    uint64_t began = clock_now_ms();
+    struct command *c =
+        start_shell(s, "(sleep 0.3; echo late; echo alive > alive; sleep 100) & echo now", false);
+    json_t *doc = end_of(c);
+    assert_true(clock_now_ms() - began < 2000);
+    assert_string_equal(state_of(doc), "exited");
+    CLEANUP(freep) char *got = output_of(c, SPOOL_STDOUT);
+    assert_string_equal(got, "now\n");
+    CLEANUP(freep) char *mark = below("home/project/alive");
+    UNTIL(access(mark, F_OK) == 0); /* it was not killed by writing to a closed pipe */
+    assert_ptr_equal(command_find(s, command_id(c)), c);
+    assert_int_equal(unlink(mark), 0);
+    json_decref(doc);
+    command_unref(c);
+    end_session(s);
+}
+
+static void queued(bool wall)
+{
+    struct session *s = start_session(wall);
+    struct command *c = start_shell(s, "echo queued", false);
+    json_t *doc = end_of(c);
+    assert_string_equal(state_of(doc), "exited");
+    json_decref(doc);
+    command_unref(c);
+    end_session(s);
+}
+
+static void never_ran(bool wall)
+{
+    struct session *s = ready_session(wall);
+    struct command *c = NULL;
+    struct err err = {0};
+    struct command_spec spec = {.timeout_ms = -1, .kill_grace_ms = 500, .max_output_bytes = -1};
+    assert_int_equal(strv_add(&spec.argv, "/no/such/program"), 0);
+    assert_int_equal(command_create(s, &spec, &OWNER, &c, &err), 0);
+    command_ref(c);
+    json_t *doc = end_of(c);
+    assert_string_equal(state_of(doc), "failed");
+    json_t *why = json_object_get(doc, "start_error");
+    assert_string_equal(json_string_value(json_object_get(why, "stage")), "exec");
+    assert_int_equal(json_integer_value(json_object_get(why, "errno")), ENOENT);
+    json_decref(doc);
+    command_unref(c);
+    command_spec_done(&spec);
+    end_session(s);
+}
+
+struct got_file {
+    bool done;
+    int r, fd;
+    char code[40];
+    json_t *json;
+};
+
+static void file_done(struct file_answer *a, void *arg)
+{
+    struct got_file *g = arg;
+    g->done = true;
+    g->r = a->r;
+    g->fd = a->fd;
+    a->fd = -1;
+    g->json = a->json ? json_incref(a->json) : NULL;
+    snprintf(g->code, sizeof g->code, "%s", a->err.code);
+}
+
+static struct got_file call_file(struct session *s, struct file_call call)
+{
+    struct got_file g = {.fd = -1};
+    struct err err = {0};
+    assert_int_equal(session_file_call(s, &call, &OWNER, file_done, &g, &err), 0);
+    UNTIL(g.done);
+    return g;
+}
+
+static void files(bool wall)
+{
+    char buf[8] = "";
+    struct session *s = ready_session(wall);
+    int content = fd_memfd("content", "text\n", 5);
+    struct got_file g =
+        call_file(s, (struct file_call){.op = TOOL_WRITE, .path = "a.txt", .take_fd = content});
+    assert_int_equal(g.r, 0);
+    json_decref(g.json);
+    g = call_file(s, (struct file_call){.op = TOOL_READ, .path = "a.txt", .take_fd = -1});
+    assert_int_equal(g.r, 0);
+    assert_int_equal(pread(g.fd, buf, sizeof buf, 0), 5);
+    assert_string_equal(buf, "text\n");
+    fd_close(g.fd);
+    json_decref(g.json);
+    g = call_file(s, (struct file_call){.op = TOOL_LIST, .path = ".", .take_fd = -1, .n = 10});
+    assert_int_equal(g.r, 0);
+    assert_int_equal(json_array_size(json_object_get(g.json, "items")), 1);
+    json_decref(g.json);
+    g = call_file(s, (struct file_call){.op = TOOL_READ, .path = "/etc/passwd", .take_fd = -1});
+    assert_true(g.r < 0);
+    assert_string_equal(g.code, "outside_session");
+    g = call_file(s, (struct file_call){.op = TOOL_READ, .path = "none", .take_fd = -1});
+    assert_string_equal(g.code, "not_found");
+    g = call_file(s, (struct file_call){.op = TOOL_REMOVE, .path = "a.txt", .take_fd = -1});
+    assert_int_equal(g.r, 0);
+    json_decref(g.json);
+    end_session(s);
+}
+
+#define BOTH(name)                                                                                 \
+    static void name##_direct(void **state)                                                        \
+    {                                                                                              \
+        (void)state;                                                                               \
+        name(false);                                                                               \
+    }                                                                                              \
+    static void name##_wall(void **state)                                                          \
+    {                                                                                              \
+        (void)state;                                                                               \
+        if (have_wall())                                                                           \
+            name(true);                                                                            \
+    }
+BOTH(basics)
+BOTH(input)
+BOTH(stop_and_clocks)
+BOTH(background)
+BOTH(queued)
+BOTH(never_ran)
+BOTH(files)
+
+/* ---- Tests of one kind ------------------------------------------------------------------------
+ */
+
+static void refusals(void **state)
+{
+    struct session *s = NULL;
+    struct err err = {0};
+    (void)state;
+    struct session_spec spec = spec_of("relative", false);
+    assert_true(try_create(&spec, &s, &err) < 0);
+    assert_string_equal(err.code, "path_invalid");
+    assert_string_equal(err.pointer, "/folders/0/path");
+
+    CLEANUP(freep) char *home = below("home");
+    err_clear(&err);
+    spec = spec_of(home, false);
+    assert_true(try_create(&spec, &s, &err) < 0);
+    assert_string_equal(err.code, "protected_place");
+
+    err_clear(&err);
+    spec = spec_of(w.project, false);
+    spec.folders[spec.n_folders++].path = strdup(w.project);
+    assert_true(try_create(&spec, &s, &err) < 0);
+    assert_string_equal(err.pointer, "/folders/1/path");
+
+    err_clear(&err);
+    spec = spec_of(w.project, true);
+    spec.cwd = strdup("/usr");
+    assert_true(try_create(&spec, &s, &err) < 0);
+    assert_string_equal(err.pointer, "/cwd");
+    assert_int_equal(sessions_alive(w.ss), 0);
+}
+
+/* What a session leaves: nothing in /tmp, a document, a chain of rows. */
+static void nothing_left(void **state)
+{
+    json_t *doc = NULL;
+    (void)state;
+    if (!have_wall())
+        return;
+    struct session *s = ready_session(true);
+    char id[ID_MAX], private_dir[64];
+    snprintf(id, sizeof id, "%s", session_id(s));
+    snprintf(private_dir, sizeof private_dir, "%s", session_policy(s)->private_dir);
+    assert_int_equal(access(private_dir, F_OK), 0);
+    json_t *proof = session_proof_json(s);
+    assert_true(json_array_size(json_object_get(proof, "checks")) >= 8);
+    json_decref(proof);
+    struct command *c = start_shell(s, "sleep 1000", false);
+    turn();
+    session_stop(s, 100, "test", &OWNER);
+    json_t *ended = end_of(c);
+    assert_string_equal(state_of(ended), "killed");
+    json_decref(ended);
+    command_unref(c);
+    UNTIL(session_state(s) == SESSION_ENDED);
+    session_unref(s);
+    assert_int_equal(access(private_dir, F_OK), -1);
+    assert_null(session_find(w.ss, id));
+    assert_int_equal(record_get(w.db, RECORD_SESSION, id, &doc), 0);
+    assert_string_equal(state_of(doc), "ended");
+    json_decref(doc);
+}
+
+/* A host that is not listed is refused at the door, named, and counted for the command. */
+static void blocked(void **state)
+{
+    (void)state;
+    if (!have_wall())
+        return;
+    struct session *s = ready_session(true);
+    struct command *c =
+        start_shell(s,
+                    "port=${HTTPS_PROXY##*:}; port=${port%%/*}; exec 3<>/dev/tcp/127.0.0.1/$port; "
+                    "printf 'CONNECT no.test:443 HTTP/1.1\\r\\nHost: no.test:443\\r\\n\\r\\n' >&3; "
+                    "head -1 <&3",
+                    false);
+    json_t *doc = end_of(c);
+    CLEANUP(freep) char *got = output_of(c, SPOOL_STDOUT);
+    assert_non_null(strstr(got, "403"));
+    json_t *list = json_object_get(json_object_get(doc, "result"), "blocked");
+    assert_int_equal(json_array_size(list), 1);
+    json_t *row = json_array_get(list, 0);
+    assert_string_equal(json_string_value(json_object_get(row, "host")), "no.test");
+    assert_string_equal(json_string_value(json_object_get(row, "reason")), "not_listed");
+    json_decref(doc);
+    command_unref(c);
+    end_session(s);
+}
+
+static void verified_again(void **state)
+{
+    struct err err = {0};
+    (void)state;
+    if (!have_wall())
+        return;
+    struct session *s = ready_session(true);
+    assert_int_equal(session_verify(s, &err), 0);
+    assert_int_equal(session_state(s), SESSION_VERIFYING);
+    UNTIL(session_state(s) != SESSION_VERIFYING);
+    assert_int_equal(session_state(s), SESSION_READY);
+    run_and_expect(s, "echo still", 0, "still\n");
+    end_session(s);
+}
+
+static struct command_spec sleep_spec(void)
+{
+    struct command_spec spec = {.timeout_ms = -1, .kill_grace_ms = 500, .max_output_bytes = -1};
+    assert_int_equal(strv_add(&spec.argv, "/bin/sleep"), 0);
+    assert_int_equal(strv_add(&spec.argv, "1000"), 0);
+    return spec;
+}
+
+/* 16 wait while the session starts, 64 run, one more is refused by name. */
+static void limits_have_codes(void **state)
+{
+    struct command *c = NULL;
+    struct err err = {0};
+    (void)state;
+    struct session *s = start_session(false);
+    struct command_spec spec = sleep_spec();
+    for (int i = 0; i < SESSION_QUEUED; i++)
+        assert_int_equal(command_create(s, &spec, &OWNER, &c, &err), 0);
+    assert_int_equal(command_create(s, &spec, &OWNER, &c, &err), -E2BIG);
+    assert_string_equal(err.code, "too_many");
+    UNTIL(session_state(s) == SESSION_READY);
+    for (int i = SESSION_QUEUED; i < SESSION_COMMANDS; i++)
+        assert_int_equal(command_create(s, &spec, &OWNER, &c, &err), 0);
+    err_clear(&err);
+    assert_int_equal(command_create(s, &spec, &OWNER, &c, &err), -E2BIG);
+    assert_string_equal(err.code, "too_many");
+    command_spec_done(&spec);
+    end_session(s);
+}
+
+static json_t *record_of(enum record_kind kind, const char *id)
+{
+    json_t *doc = NULL;
+    assert_int_equal(record_get(w.db, kind, id, &doc), 0);
+    return doc;
+}
+
+static bool has_written(struct command *c, const char *text)
+{
+    CLEANUP(freep) char *got = output_of(c, SPOOL_STDOUT);
+    return strcmp(got, text) == 0;
+}
+
+/* The wall is killed from outside: the session ends, what ran in it is lost, and both say so. */
+static void wall_dies(void **state)
+{
+    (void)state;
+    if (!have_wall())
+        return;
+    struct session *s = ready_session(true);
+    struct command *c = start_shell(s, "echo before; sleep 1000", false);
+    UNTIL(has_written(c, "before\n"));
+    assert_int_equal(kill(wall_pid(s->wall), SIGKILL), 0);
+    json_t *doc = end_of(c);
+    assert_string_equal(state_of(doc), "lost");
+    json_decref(doc);
+    command_unref(c);
+    UNTIL(session_state(s) == SESSION_ENDED);
+    doc = record_of(RECORD_SESSION, session_id(s));
+    assert_string_equal(json_string_value(json_object_get(doc, "end_reason")), "wall_died");
+    json_decref(doc);
+    session_unref(s);
+}
+
+/* The egress is killed: no network, said so; verifying again starts a new one on the same doors. */
+static void egress_dies(void **state)
+{
+    struct err err = {0};
+    (void)state;
+    if (!have_wall())
+        return;
+    struct session *s = ready_session(true);
+    assert_int_equal(kill(egress_link_pid(s->egress), SIGKILL), 0);
+    UNTIL(s->way_out == WAY_DEAD);
+    assert_int_equal(session_state(s), SESSION_READY);
+    assert_int_equal(json_array_size(s->warnings), 1);
+    run_and_expect(s, "echo works", 0, "works\n");
+    assert_int_equal(session_verify(s, &err), 0);
+    UNTIL(session_state(s) != SESSION_VERIFYING);
+    assert_int_equal(session_state(s), SESSION_READY);
+    assert_int_equal(s->way_out, WAY_READY);
+    end_session(s);
+}
+
+static const char DOOR[] =
+    "port=${HTTPS_PROXY##*:}; port=${port%%/*}; exec 3<>/dev/tcp/127.0.0.1/$port; "
+    "printf 'CONNECT %s HTTP/1.1\\r\\nHost: %s\\r\\n\\r\\n' $T $T >&3; head -1 <&3";
+
+static char *ask_door(struct session *s, const char *target)
+{
+    CLEANUP(freep) char *text = NULL;
+    assert_true(asprintf(&text, "T=%s; %s", target, DOOR) > 0);
+    struct command *c = start_shell(s, text, false);
+    json_decref(end_of(c));
+    char *got = output_of(c, SPOOL_STDOUT);
+    command_unref(c);
+    return got;
+}
+
+/* A site of the session opens at once, and is shut at once. A name below .invalid resolves nowhere,
+ * so what is allowed is told from what is refused by the status line. */
+static void own_sites(void **state)
+{
+    struct err err = {0};
+    struct site site;
+    (void)state;
+    if (!have_wall())
+        return;
+    struct session *s = ready_session(true);
+    CLEANUP(freep) char *shut = ask_door(s, "far.invalid:443");
+    assert_non_null(strstr(shut, "403"));
+    assert_int_equal(session_site_add(s, "Far.Invalid.", 443, false, &OWNER, &site, &err), 0);
+    assert_string_equal(site.host, "far.invalid");
+    assert_int_equal(session_site_add(s, "far.invalid", 443, false, &OWNER, &site, &err), -EEXIST);
+    CLEANUP(freep) char *open = ask_door(s, "far.invalid:443");
+    assert_null(strstr(open, "403"));
+    char id[32];
+    strcpy(id, s->sites->row.id);
+    assert_int_equal(session_site_remove(s, id, &OWNER, &err), 0);
+    CLEANUP(freep) char *again = ask_door(s, "far.invalid:443");
+    assert_non_null(strstr(again, "403"));
+    err_clear(&err);
+    assert_true(session_site_add(s, "http://far.invalid/", 0, false, &OWNER, &site, &err) < 0);
+    assert_string_equal(err.code, "site_invalid");
+    end_session(s);
+}
+
+/* Much output: the head and the newest stay, the counts are whole, nothing waits for a reader. */
+static void much_output(void **state)
+{
+    (void)state;
+    struct session *s = ready_session(false);
+    struct command *c = NULL;
+    struct err err = {0};
+    struct command_spec spec = {.shell = strdup("head -c 60000000 /dev/zero"),
+                                .timeout_ms = -1,
+                                .kill_grace_ms = 500,
+                                .max_output_bytes = 4 << 20};
+    assert_int_equal(command_create(s, &spec, &OWNER, &c, &err), 0);
+    command_spec_done(&spec);
+    command_ref(c);
+    json_t *doc = end_of(c), *output = json_object_get(doc, "output");
+    assert_string_equal(state_of(doc), "exited");
+    assert_int_equal(json_integer_value(json_object_get(output, "stdout_bytes")), 60000000);
+    assert_true(json_integer_value(json_object_get(output, "dropped_bytes")) > 50000000);
+    json_decref(doc);
+    command_unref(c);
+    end_session(s);
+}
+
+static void idle_clock(void **state)
+{
+    (void)state;
+    struct session *s = ready_session(false);
+    struct command *c = NULL;
+    struct err err = {0};
+    struct command_spec spec = {
+        .shell = strdup("for i in 1 2 3 4 5; do echo $i; sleep 0.1; done; sleep 1000"),
+        .timeout_ms = -1,
+        .idle_timeout_ms = 400,
+        .kill_grace_ms = 500,
+        .max_output_bytes = -1};
+    assert_int_equal(command_create(s, &spec, &OWNER, &c, &err), 0);
+    command_spec_done(&spec);
+    command_ref(c);
+    json_t *doc = end_of(c);
+    assert_string_equal(state_of(doc), "timed_out");
+    CLEANUP(freep) char *got = output_of(c, SPOOL_STDOUT);
+    assert_string_equal(got, "1\n2\n3\n4\n5\n");
+    json_decref(doc);
+    command_unref(c);
+    end_session(s);
+}
+
+struct checked {
+    bool done;
+    json_t *status;
+};
+
+static void status_came(json_t *status, void *arg)
+{
+    struct checked *c = arg;
+    c->done = true;
+    c->status = status;
+}
+
+static void status_and_preview(void **state)
+{
+    struct checked c = {0};
+    struct err err = {0};
+    json_t *doc = NULL;
+    char *text = NULL;
+    (void)state;
+    struct session_spec spec = {
+        .tier = -1, .network = -1, .require_wall = true, .caller_env = environ};
+    assert_int_equal(sessions_policy_preview(w.ss, &spec, NULL, &doc, &text, &err), 0);
+    assert_non_null(json_object_get(doc, "readable"));
+    json_decref(doc);
+    assert_int_equal(sessions_policy_preview(w.ss, &spec, "seccomp", &doc, &text, &err), 0);
+    assert_true(strlen(text) > 100);
+    free(text);
+    if (!have_wall())
+        return;
+    assert_int_equal(sessions_status_check(w.ss, status_came, &c, &err), 0);
+    UNTIL(c.done);
+    assert_true(json_array_size(json_object_get(c.status, "checks")) >= 8);
+    assert_true(json_is_false(json_object_get(c.status, "sessions_refused")));
+    json_decref(c.status);
+}
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(basics_direct),
+        cmocka_unit_test(input_direct),
+        cmocka_unit_test(stop_and_clocks_direct),
+        cmocka_unit_test(background_direct),
+        cmocka_unit_test(queued_direct),
+        cmocka_unit_test(never_ran_direct),
+        cmocka_unit_test(files_direct),
+        cmocka_unit_test(basics_wall),
+        cmocka_unit_test(input_wall),
+        cmocka_unit_test(stop_and_clocks_wall),
+        cmocka_unit_test(background_wall),
+        cmocka_unit_test(queued_wall),
+        cmocka_unit_test(never_ran_wall),
+        cmocka_unit_test(files_wall),
+        cmocka_unit_test(nothing_left),
+        cmocka_unit_test(blocked),
+        cmocka_unit_test(verified_again),
+        cmocka_unit_test(limits_have_codes),
+        cmocka_unit_test(wall_dies),
+        cmocka_unit_test(egress_dies),
+        cmocka_unit_test(own_sites),
+        cmocka_unit_test(much_output),
+        cmocka_unit_test(idle_clock),
+        cmocka_unit_test(status_and_preview),
+    };
+    return cmocka_run_group_tests(tests, world_up, world_down);
+}
