@@ -44,7 +44,9 @@ static int describe_landlock(const struct policy *p, const struct machine *m, st
     if (r >= 0)
         r = landlock_text(&rules, out);
     rules_done(&rules);
-    return r;
+    if (r >= 0)
+        r = str_puts(out, "\nwhich layer holds what\n");
+    return r < 0 ? r : landlock_layers_text(p, m->landlock_abi, out);
 }
 
 int provider_describe(enum provider provider, const struct policy *p, const struct machine *m,
