@@ -45,7 +45,7 @@ static void input_stop(struct wall *w)
 
 static void end_now(struct wall *w)
 {
-    child_kill(&w->child, kind_of(w->provider)->signal);
+    child_kill(&w->child, w->kind->signal);
     deadline_set(&w->deadline, GRACE_MS);
 }
 
@@ -160,7 +160,7 @@ static bool take_failure(struct wall *w, const struct frame *f)
     CLEANUP(freep) char *what = unpack_str(&u, 4096 + 128);
     if (unpack_end(&u) < 0 || code > 255 || errnum > 4095)
         return false;
-    kind_of(w->provider)->explain(w, code, (int)errnum, what, &w->err);
+    w->kind->explain(w, code, (int)errnum, what, &w->err);
     launch_fail(w);
     return true;
 }
@@ -290,9 +290,8 @@ static void exit_explain(struct wall *w)
     else
         snprintf(what, sizeof what, "exit %d%s%s", WEXITSTATUS(w->status), last[0] ? ": " : "",
                  last);
-    kind_of(w->provider)
-        ->explain(w, WIFSIGNALED(w->status) ? 0 : (unsigned)WEXITSTATUS(w->status), 0, what,
-                  &w->err);
+    w->kind->explain(w, WIFSIGNALED(w->status) ? 0 : (unsigned)WEXITSTATUS(w->status), 0, what,
+                     &w->err);
 }
 
 static void on_gone(struct child *c, int status)
@@ -374,12 +373,13 @@ void wall_close(struct wall *w, wall_closed_fn *closed, void *arg)
         end_now(w);
 }
 
-static struct wall *wall_new(uv_loop_t *loop, enum provider provider, const struct wall_request *rq)
+static struct wall *wall_new(uv_loop_t *loop, const struct wall_kind *kind,
+                             const struct wall_request *rq)
 {
     struct wall *w = calloc(1, sizeof *w);
     if (!w)
         return NULL;
-    w->provider = provider;
+    w->kind = kind;
     w->machine = rq->machine;
     w->want_doors = rq->want_doors;
     w->door_port = rq->policy->door_port;
@@ -461,7 +461,7 @@ int wall_launch(uv_loop_t *loop, enum provider provider, const struct wall_reque
     const struct wall_kind *kind = kind_of(provider);
     if (!kind)
         return err_set(err, -ENOTSUP, "wall_unavailable", NULL, "no such provider on this system");
-    struct wall *w = wall_new(loop, provider, rq);
+    struct wall *w = wall_new(loop, kind, rq);
     if (!w)
         return err_set(err, -ENOMEM, "session_refused", NULL, "out of memory");
     w->launched = launched;

@@ -10,11 +10,12 @@
 
 #define WALL_SAID_MAX 2048 /* bytes of standard error kept for the refusal's text */
 
+struct wall_kind;
 enum wall_state { WALL_LAUNCHING = 0, WALL_UP, WALL_FAILING, WALL_FAILED, WALL_CLOSING };
 
 struct wall {
     enum wall_state state;
-    enum provider provider;
+    const struct wall_kind *kind;
     const struct machine *machine;
     struct closing closing;
     struct child child; /* the stage's outer process, or the plain runner */

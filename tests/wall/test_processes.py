@@ -196,6 +196,25 @@ class Proc(Wall):
         self.assertIn(b"env []", done.stdout, done.stderr)
         self.assertIn(b"bad []", done.stdout, done.stderr)
 
+    def test_nothing_of_the_machine_is_writable(self):
+        """/proc and /sys outside /proc/PID: as root the mode alone would decide. Nothing is written.
+        /proc/pressure is for everyone (Documentation/accounting/psi.rst): it sets the reader's own alarms."""
+        script = ("import os,stat\nn=0\nfor top in ('/proc','/sys','/dev'):\n"
+                  "    for at,dirs,files in os.walk(top):\n"
+                  "        if at=='/proc': dirs[:]=[d for d in dirs if not d.isdigit() and 'self' not in d]\n"
+                  "        if at=='/dev': dirs[:]=[d for d in dirs if d not in ('shm','pts','fd')]\n"
+                  "        for f in files:\n"
+                  "            p=os.path.join(at,f)\n"
+                  "            if p.startswith('/proc/pressure/'): continue\n"
+                  "            if p in ('/dev/null','/dev/zero','/dev/full','/dev/random','/dev/urandom','/dev/tty'): continue\n"
+                  "            if not stat.S_ISREG(os.lstat(p).st_mode): continue\n"
+                  "            n+=1\n"
+                  "            try: os.close(os.open(p,os.O_WRONLY)); print('REACHED',p)\n"
+                  "            except OSError: pass\nprint('looked',n)")
+        done = self.walled(script)
+        self.assertFalse(self.crossed(done), done.stdout)
+        self.assertGreater(int(done.stdout.split()[-1]), 100, done.stderr)
+
     def test_no_inherited_descriptors(self):
         script = ("import os\nbad=[]\nfor f in os.listdir('/proc/self/fd'):\n"
                   "    try: l=os.readlink('/proc/self/fd/'+f)\n"
