@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include <stdbool.h>
 
-/* Does all of PATH match? */
+/* Does all of PATH match? PATH and DIR are relative and have no empty component. */
 bool pattern_match(const char *pattern, const char *path);
 /* Could something below the folder DIR ("" for the start) match? */
 bool pattern_may_lead(const char *pattern, const char *dir);
