@@ -554,8 +554,8 @@ static void nothing_waits_behind_a_search(void **state)
     struct tool_request rq = {.id = 900,
                               .op = TOOL_SEARCH,
                               .path = "/usr",
-                              .text = "x(y*)*\\1z",
-                              .text_len = 9,
+                              .text = "[a-z](y*)*\\1#%#%#", /* slow, and nowhere */
+                              .text_len = 17,
                               .flags = TOOL_REGEX,
                               .m = 5000};
     struct tool_request quick = {.id = 901, .op = TOOL_STAT, .path = "/tmp"};
@@ -603,7 +603,8 @@ static void probes_work_where_nothing_forbids(void **state)
 {
     struct runner *r = *state;
     char text[512], name[64];
-    static const char canary[] = "/tmp/cordon-test-canary";
+    char canary[64];
+    snprintf(canary, sizeof(canary), "/tmp/cordon-test-canary-%d", (int)getpid());
     assert_int_equal(fd_write_file(AT_FDCWD, canary, "canary", 6, 0600), 0);
     assert_int_equal(probe(r, PROBE_WRITE_DIR, "/tmp", "", text), 0);
     assert_int_equal(probe(r, PROBE_READ_DIR, "/usr", "", text), 0);
