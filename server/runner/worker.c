@@ -1,5 +1,6 @@
 /* Runs in: runner. Reads: trusted (the daemon's frames, its own workers). May block: the worker. */
 #include "runner/worker.h"
+#include "base/err.h"
 #include "base/fd.h"
 #include "runner/answer.h"
 #include "runner/tools.h"
@@ -24,14 +25,33 @@ static bool answer_error(int control, uint32_t id, int error, const char *why)
     return r >= 0;
 }
 
+enum { WORKER_SOCKET = FD_CONTROL, WORKER_CONTENT };
+
+/* Descriptors of frames that the runner has not come to yet are open in it: a worker that kept them
+ * would hold a command's pipes and channel open for as long as it works. */
+static bool descriptors_keep(int socket, int *content)
+{
+    if (dup2(socket, WORKER_SOCKET) < 0)
+        return false;
+    if (*content >= 0 && *content != WORKER_CONTENT) {
+        if (dup2(*content, WORKER_CONTENT) < 0)
+            return false;
+        *content = WORKER_CONTENT;
+    }
+    unsigned first = *content >= 0 ? WORKER_CONTENT + 1 : WORKER_CONTENT;
+    return close_range(first, ~0U, 0) == 0;
+}
+
 static void __attribute__((noreturn)) worker_main(const struct frame *f, int fd, int socket)
 {
     struct unpack u = unpack_from(f->payload, f->len), head = u;
     uint32_t id = unpack_u32(&head);
     sigset_t none;
+    if (!descriptors_keep(socket, &fd))
+        _exit(CHILD_DESCRIPTORS);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    tool_call(&u, id, fd, socket);
+    tool_call(&u, id, fd, WORKER_SOCKET);
     _exit(0);
 }
 
