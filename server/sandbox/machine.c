@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "policy/catalog.h"
+#include "sandbox/owner.h"
 #include "sandbox/places.h"
 #include "sandbox/private.h"
 #include <dirent.h>
@@ -157,13 +158,13 @@ static int look_system_dir(struct machine *m, const char *path)
     struct stat st;
     char text[PATH_MAX];
     CLEANUP(freep) char *real = NULL;
-    if (lstat(path, &st) < 0 || (st.st_uid != 0 && S_ISLNK(st.st_mode)))
+    if (lstat(path, &st) < 0 || (S_ISLNK(st.st_mode) && !owner_is_system(st.st_uid)))
         return 0;
     if (S_ISDIR(st.st_mode))
         return strv_add(&m->system_dirs, path);
     ssize_t n = S_ISLNK(st.st_mode) ? readlink(path, text, sizeof text - 1) : -1;
     if (n <= 0 || path_resolve(path, &real) < 0 || stat(real, &st) < 0 || !S_ISDIR(st.st_mode) ||
-        st.st_uid != 0 || strcmp(real, "/") == 0)
+        !owner_is_system(st.st_uid) || strcmp(real, "/") == 0)
         return 0;
     text[n] = '\0';
     int r = is_covered(m, real) ? 0 : strv_add(&m->system_dirs, real);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "sandbox/owner.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,18 +26,6 @@ static const struct {
     mode_t mode;
 } FOLDERS[] = {{"home", 0700}, {"tmp", 01777}, {"cache", 0700}, {"view", 0700}};
 
-/* Owners that our user namespace does not map are shown as this one (user_namespaces(7)): they are
- * of the system outside, as root is. */
-#define OVERFLOW_UID 65534
-
-static bool has_unmapped_owners(void)
-{
-    CLEANUP(freep) char *map = NULL;
-    unsigned long inside, outside, count;
-    return fd_read_file(AT_FDCWD, "/proc/self/uid_map", 4096, &map, NULL) >= 0 &&
-           (sscanf(map, "%lu %lu %lu", &inside, &outside, &count) != 3 || count < 4294967295UL);
-}
-
 /* /tmp, when nobody else can rename what we make there: it is root's or ours, and sticky when
  * others may write to it. */
 static int place_open(struct err *err)
@@ -46,8 +35,7 @@ static int place_open(struct err *err)
     if (at < 0 || fstat(at, &st) < 0)
         return err_set(err, -errno, "session_refused", "make /tmp a folder with mode 1777",
                        "the private folder cannot be made: " PLACE ": %s", strerror(errno));
-    bool is_ours = st.st_uid == 0 || st.st_uid == geteuid() ||
-                   (st.st_uid == OVERFLOW_UID && has_unmapped_owners());
+    bool is_ours = st.st_uid == geteuid() || owner_is_system(st.st_uid);
     if (!is_ours || (st.st_mode & 022 && !(st.st_mode & S_ISVTX)))
         return err_set(err, -EPERM, "session_refused", "chown root /tmp; chmod 1777 /tmp",
                        PLACE " can be changed by other users");

@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "sandbox/owner.h"
 #include "sandbox/wall.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -26,11 +27,11 @@ static bool is_roots(const char *path)
 {
     struct stat st;
     CLEANUP(freep) char *dir = strdup(path);
-    if (!dir || stat(path, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != 0 ||
+    if (!dir || stat(path, &st) < 0 || !S_ISREG(st.st_mode) || !owner_is_system(st.st_uid) ||
         st.st_mode & (S_IWGRP | S_IWOTH) || !(st.st_mode & S_IXUSR))
         return false;
     *strrchr(dir, '/') = '\0';
-    return stat(dir, &st) == 0 && st.st_uid == 0 && !(st.st_mode & (S_IWGRP | S_IWOTH));
+    return stat(dir, &st) == 0 && owner_is_system(st.st_uid) && !(st.st_mode & (S_IWGRP | S_IWOTH));
 }
 
 const char *bwrap_find(struct err *err)

@@ -197,8 +197,8 @@ static void plan_credentials(struct planner *pl)
         if (path_join(pl->ctx->machine->home, places[i], &path) >= 0)
             (void)add_hidden(pl, CREDENTIALS_HIDDEN, path);
     }
-    add(pl, CREDENTIALS_HIDDEN, PROBE_STAT, EXPECT_FAILURE, "/etc/shadow", 0, NULL);
-    control(add(pl, CREDENTIALS_HIDDEN, PROBE_STAT, EXPECT_SUCCESS, "/etc/passwd", 0, NULL));
+    add(pl, CREDENTIALS_HIDDEN, PROBE_READ_FILE, EXPECT_FAILURE, "/etc/shadow", 0, NULL);
+    control(add(pl, CREDENTIALS_HIDDEN, PROBE_READ_FILE, EXPECT_SUCCESS, "/etc/passwd", 0, NULL));
 }
 
 static void plan_cordon(struct planner *pl)

@@ -253,6 +253,21 @@ class System(Wall):
         done = self.try_thrice(script, bare=False)  # an ordinary user can write to none of them
         self.assertIn(self.home.encode(), done.stdout)
 
+    def test_mounts_below_etc(self):
+        """Case 35: as containers have them. No overlay is possible then; masks take its place."""
+        script = ("import os\nfor p in ('/etc/shadow','/etc/gshadow','/etc/sudoers'):\n"
+                  "    try:\n        if open(p).read(): print('REACHED', p)\n"
+                  "    except OSError: pass\n"
+                  "print(open('/etc/hosts').read()); print(open('/etc/passwd').read())\n"
+                  "try: open('/etc/hosts','w'); print('REACHED')\nexcept OSError: pass")
+        done = subprocess.run(["unshare", "-Urm", "sh", "-c", "mount --bind /etc/hostname /etc/hosts && exec \"$@\"",
+                               "sh", wall_lab.DRIVER, "--rw", self.w, "--", PYTHON, "-c", script],
+                              env=self.env, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertFalse(self.crossed(done), done.stdout)
+        self.assertIn(b"127.0.0.1 localhost", done.stdout)
+        self.assertIn(self.home.encode(), done.stdout)
+
     def test_two_sessions_apart(self):
         """Case 28: /dev/shm and /tmp are each session's own, and gone afterwards."""
         names = ["/dev/shm/wall-" + str(os.getpid()), "/tmp/wall-" + str(os.getpid())]
