@@ -271,3 +271,12 @@ int host_rule_parse(const char *text, enum covers bare_covers, char host[static 
     suggestion_make(text, suggestion);
     return rule_refuse(text, fault, suggestion, err);
 }
+
+void host_rule_unicode(const char *host, char *ret, size_t size)
+{
+    bool below = str_starts(host, "*.");
+    size_t n = below ? 2 : 0;
+
+    (void)snprintf(ret, size, "%s", below ? "*." : "");
+    host_to_unicode(host + n, ret + n, size - n);
+}

@@ -76,3 +76,6 @@ const struct host_entry *hostset_at(const struct hostset *set, size_t i);
 int host_rule_parse(const char *text, enum covers bare_covers, char host[static HOST_MAX],
                     struct host_rule *ret, bool *ret_wide,
                     char suggestion[static HOST_RULE_TEXT_MAX], struct err *err);
+/* A site's host ("*.x", "x", "*", an address) for showing: U-labels, but A-labels where scripts are
+ * mixed. */
+void host_rule_unicode(const char *host, char *ret, size_t size);

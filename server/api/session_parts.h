@@ -1,0 +1,33 @@
+/* What the files of sessions, commands and files share. */
+#pragma once
+#include "api/request.h"
+#include "policy/hostset.h"
+#include "store/records.h"
+
+/* The session of the path: alive, or NULL and only its document. *ret_doc is a new reference. */
+int session_any(struct request *rq, struct session **ret_live, json_t **ret_doc);
+/* The same, but an ended one is 409 session_ended. */
+int session_need(struct request *rq, struct session **ret);
+/* The body of POST /sessions as a spec; done with session_spec_done also on failure. */
+int session_spec_take(struct request *rq, struct session_spec *ret);
+int session_spec_confirm(struct request *rq, const struct session_spec *spec);
+int64_t session_spec_wait(const struct request *rq); /* ms */
+/* Removes an ended session's record, its commands and their output. */
+int session_forget(struct request *rq, const char *id);
+/* A page of documents. */
+int records_reply(struct request *rq, const struct record_query *q);
+/* The daemon's environment, for sessions. */
+char *const *api_env(void);
+
+/* A typed site: checked, normalised, confirmed where it is wide. POINTER names the host's member.
+ */
+struct site_typed {
+    char host[HOST_MAX + 2]; /* with "*." where it means that */
+    int port;
+};
+int site_typed_take(struct request *rq, const char *pointer, const char *text, int port,
+                    enum site_list list, bool allow_private, struct site_typed *ret);
+json_t *site_to_json(const struct site *s);
+
+/* An object of strings (or null, where NULLS). */
+int env_check(struct request *rq, const json_t *env, bool nulls);
