@@ -1,4 +1,6 @@
-/* Runs in: daemon. The one table of routes: method, path, who may, what comes, who answers. */
+/* Runs in: daemon. Reads: trusted. May block: no.
+ *
+ * The one table of routes: method, path, who may, what comes, who answers. */
 #include "api/handlers.h"
 #include "api/problem.h"
 
