@@ -35,6 +35,9 @@ int sessions_policy_preview(struct sessions *ss, const struct session_spec *spec
     if (!s)
         return err_set(err, -ENOMEM, "internal", NULL, "out of memory");
     int r = preview_spec(s, spec, err);
+    /* Rules are asked for: those of the wall, which `cordon run` puts up whatever is set. */
+    if (r == 0 && render && s->provider == PROVIDER_DIRECT && s->tier != TIER_OPEN)
+        s->provider = sessions_wall_provider();
     if (r == 0 && s->provider != PROVIDER_DIRECT && !(s->private_dir = strdup(PREVIEW_PRIVATE)))
         r = err_set(err, -ENOMEM, "internal", NULL, "out of memory");
     if (r == 0)

@@ -199,7 +199,8 @@ static int write_whole(int fd, struct iovec *iov, int n_iov, uint64_t pos)
     if (n >= 0 && (size_t)n == want)
         return 0;
     int r = n < 0 ? -errno : -ENOSPC;
-    (void)ftruncate(fd, (off_t)pos);
+    if (ftruncate(fd, (off_t)pos) < 0)
+        r = -errno; /* readers pass over a torn frame all the same */
     return r;
 }
 

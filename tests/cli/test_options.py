@@ -132,8 +132,12 @@ class Options(unittest.TestCase):
         self.assertEqual(self.ok("run", "-f", self.h.work, "-C", self.h.work + "/sub", "--", "pwd"),
                          f"{self.h.work}/sub\n".encode())
         self.assertEqual(self.ok("run", "-C", "sub", "--", "pwd"), f"{self.h.work}/sub\n".encode())
-        # Without -f it is the folder: what lies above is not granted.
-        self.assertNotEqual(self.h.sh("ls ..", "-C", "sub").code, 0)
+        # Without -f it is the folder: what lies above is not granted, and not to be seen.
+        with open(self.h.work + "/above", "w") as f:
+            f.write("not granted")
+        self.assertEqual(self.h.sh("cat above", "-f", self.h.work).out, b"not granted")
+        self.assertNotEqual(self.h.sh("cat ../above", "-C", "sub").code, 0)
+        self.assertNotIn(b"above", self.h.sh("ls -a ..", "-C", "sub").out)
         self.assertEqual(self.h.sh("pwd", "-f", self.h.work, cwd="/").out,
                          self.h.work.encode() + b"\n")
 
@@ -383,8 +387,8 @@ class Settings(unittest.TestCase):
                 return h.cordon("settings", "get", key).out.decode().strip()
             self.assertEqual(get("sandbox_provider"), "direct")
             for key, value in (("sandbox_provider", "bubblewrap"), ("sandbox_network_profile", "none"),
-                               ("asks.expiry_ms", "5000"), ("limits.processes", "100"),
-                               ("asks.learn", "true"), ("web.search_provider", "brave")):
+                               ("limits.processes", "100"), ("retention.audit_days", "30"),
+                               ("server.port", "7500")):
                 default = get(key)
                 r = h.cordon("settings", "set", key, value)
                 self.assertEqual(r.code, 0, (key, r))

@@ -2,6 +2,7 @@
 (bare: must succeed, walled: must fail, and the host afterwards unchanged).
 
 A script prints REACHED when what it tries works; otherwise it raises or prints why not."""
+import fcntl
 import os
 import pwd
 import shutil
@@ -60,8 +61,25 @@ def processes_with(mark):
     return found
 
 
+def is_held(path):
+    """Somebody alive holds the folder's lock: another test's session, run at the same time."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return True  # another user's, or gone this moment
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+
+
 def private_folders():
-    return {n for n in os.listdir("/tmp") if n.startswith("cordon-") and len(n) == len("cordon-") + 22}
+    """Private folders that nobody holds: what a session left behind."""
+    return {n for n in os.listdir("/tmp") if n.startswith("cordon-") and
+            len(n) == len("cordon-") + 22 and not is_held("/tmp/" + n)}
 
 
 def wait_for(what, seconds=20):
