@@ -37,12 +37,17 @@ static void point_at(struct err *err, const char *list, size_t i, const char *me
         (void)snprintf(err->pointer, sizeof err->pointer, "/%s/%zu%s", list, i, member);
 }
 
+/* 1 = F is there already, as it is; one folder with two modes is a contradiction. */
 static int check_twice(const struct session *s, const struct policy_folder *f, struct err *err)
 {
-    for (size_t i = 0; i < s->n_folders; i++)
-        if (strcmp(s->folders[i].real, f->real) == 0)
-            return err_set(err, -EINVAL, "path_invalid", "name each folder once",
-                           "%s is given twice", f->path);
+    for (size_t i = 0; i < s->n_folders; i++) {
+        if (strcmp(s->folders[i].real, f->real) != 0)
+            continue;
+        if (s->folders[i].access == f->access)
+            return 1;
+        return err_set(err, -EINVAL, "path_invalid", "name each folder once, with one mode",
+                       "%s is given twice, with different modes", f->path);
+    }
     return 0;
 }
 
@@ -61,11 +66,11 @@ static int add_folder(struct session *s, const struct spec_folder *in, struct er
         r = machine_folder_check(s->ss->deps.machine, &f, err);
     if (r == 0)
         r = check_twice(s, &f, err);
-    if (r < 0) {
+    if (r != 0) {
         free(f.id);
         free(f.path);
         free(f.real);
-        return r;
+        return r < 0 ? r : 0;
     }
     s->folders[s->n_folders++] = f;
     return 0;
