@@ -15,9 +15,10 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define STDIN_BYTES ((size_t)128 << 10) /* one POST; the daemon buffers 256 KiB */
-#define INSIST      3                   /* so many signals mean: leave now */
-#define TTY_LOOK_MS 500
+#define STDIN_BYTES   ((size_t)128 << 10) /* one POST; the daemon buffers 256 KiB */
+#define INSIST        3                   /* so many signals mean: leave now */
+#define TTY_LOOK_MS   500
+#define ANSWER_END_MS 500
 
 static const struct {
     int number;
@@ -323,8 +324,12 @@ static int follow(struct attach *a)
             return complete;
         if (h->status && (h->status != 200 || !h->is_ndjson))
             return complete ? -EPROTO : (r = http_wait(h, CLIENT_WAIT_MS)) < 0 ? r : -EPROTO;
-        if ((r = take_lines(a)) != 0)
+        if ((r = take_lines(a)) != 0) {
+            /* What is left of the answer is taken too, so that the connection serves again. */
+            if (r > 0 && h->is_busy && http_wait(h, ANSWER_END_MS) < 0)
+                http_close(h);
             return r < 0 ? r : 0;
+        }
         if (a->write_errno || a->left_by_signal)
             return 0;
         if (complete)

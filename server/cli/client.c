@@ -181,7 +181,9 @@ int client_send(struct client *c, struct http *h, struct http_request *rq)
 
 int client_call(struct client *c, struct http_request *rq, struct err *err)
 {
-    int r = client_send(c, &c->main, rq);
+    int r = c->main.fd < 0 ? client_connect(c, &c->main) : 0;
+    if (r >= 0)
+        r = client_send(c, &c->main, rq);
     if (r >= 0 && c->on_sent && (r = http_step(&c->main)) >= 0) {
         void (*on_sent)(void *arg) = TAKE(c->on_sent);
         on_sent(c->on_sent_arg);
@@ -193,7 +195,6 @@ int client_call(struct client *c, struct http_request *rq, struct err *err)
         int status = c->main.status;
         c->main.body = (struct str){0};
         http_close(&c->main);
-        (void)client_connect(c, &c->main);
         c->main.body = body;
         c->main.status = status;
     }

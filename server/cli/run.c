@@ -263,11 +263,8 @@ static void stop_it(struct run *run, int grace_ms)
     snprintf(path, sizeof path, "%s/stop",
              run->own_session ? run->session_path : run->command_path);
     /* After a broken stream the connection is in no state to carry another request. */
-    if (run->cli->client->main.is_busy) {
+    if (run->cli->client->main.is_busy)
         http_close(&run->cli->client->main);
-        if (client_connect(run->cli->client, &run->cli->client->main) < 0)
-            return;
-    }
     if (cli_call(run->cli, "POST", path, body, NULL, &err) < 0 &&
         strcmp(err.code, "session_ended") != 0 && strcmp(err.code, "command_ended") != 0)
         (void)cli_fail(&err);

@@ -350,10 +350,11 @@ static int folder_open(struct policy_folder *f, struct err *err)
     if (r >= 0 && stat(f->real, &st) < 0)
         r = -errno;
     if (r < 0)
-        return err_set(err, r, "path_invalid", NULL, "the folder cannot be used: %s", strerror(-r));
+        return err_set(err, r, "path_invalid", NULL, "%s cannot be used: %s", f->path,
+                       strerror(-r));
     if (!S_ISDIR(st.st_mode))
         return err_set(err, -ENOTDIR, "path_invalid", "grant the folder that the file is in",
-                       "it is not a folder");
+                       "%s is not a folder", f->path);
     f->dev = st.st_dev;
     f->ino = st.st_ino;
     return 0;

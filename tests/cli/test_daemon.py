@@ -176,7 +176,8 @@ class Start(unittest.TestCase):
             with Home() as h:
                 os.makedirs(h.state, 0o700)
                 victim = h.home + "/victim"
-                open(victim, "w").write("keep")
+                with open(victim, "w") as f:
+                    f.write("keep")
                 path = h.state + "/cordond.log"
                 if kind == "link":
                     os.symlink(victim, path)
@@ -187,7 +188,8 @@ class Start(unittest.TestCase):
                 r = h.cordon("run", "--", "true", timeout=20)
                 self.assertEqual((r.code, r.err.count(b"\n")), (125, 1), (kind, r))
                 self.assertIn(b"cordond.log", r.err)
-                self.assertEqual(open(victim).read(), "keep")
+                with open(victim) as f:
+                    self.assertEqual(f.read(), "keep")
 
     def test_predictable_names_in_tmp(self):
         """Case 44: /tmp/cordon-UID made by somebody else (here: no folder of ours)."""

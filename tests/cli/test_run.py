@@ -131,6 +131,7 @@ class Run(unittest.TestCase):
             self.assertEqual(b.count(0), len(b))
             total += len(b)
         self.assertEqual((p.wait(), total, p.stderr.read()), (0, n, b""))
+        p.communicate()
 
     def test_a_slow_reader_loses_nothing(self):
         n = 24 << 20
@@ -332,7 +333,7 @@ class Run(unittest.TestCase):
             self.assertEqual(p.returncode, 125, err)
             wait_for(lambda: not processes_with(mark.encode()), "its commands to die", 15)
             self.assertEqual(h.cordon("run", "--", "true").code, 0)
-            self.assertEqual(h.cordon("session", "list").out, b"")
+            wait_for(lambda: h.cordon("session", "list").out == b"", "no session to be alive")
 
     def test_ten_thousand_lines_in_order(self):
         r = self.h.sh("for i in 1 2 3 4 5 6 7 8 9 10; do seq $((i*1000)) $((i*1000+999)); done")
