@@ -311,7 +311,7 @@ class Main(unittest.TestCase):
         self.call("POST", base + "/move", {"from": self.home.work + "/t.txt",
                                            "to": self.home.work + "/d/t.txt"})
         self.assertTrue(os.path.exists(self.home.work + "/d/t.txt"))
-        self.call("DELETE", base + "?recursive=1&path=" + self.home.work + "/d")
+        self.call("DELETE", base + "?recursive=1&path=" + self.home.work + "/d", want=204)
         self.assertFalse(os.path.exists(self.home.work + "/d"))
 
     def test_blocked_hosts_are_named(self):
