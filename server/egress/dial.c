@@ -113,13 +113,28 @@ static void address_settle(const struct sockaddr_storage *in, uint16_t port,
     memcpy(ret, &v4, sizeof v4);
 }
 
+/* A kernel that does not answer is taken for "own". */
+static bool is_own(const struct dial *d, const struct sockaddr_storage *sa)
+{
+    static const uint8_t NAT64[12] = {0x00, 0x64, 0xff, 0x9b}; /* 64:ff9b::/96, RFC 6052 */
+    struct sockaddr_in6 v6;
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    if (route_is_own(d->deps.route_fd, (const struct sockaddr *)sa) != 0)
+        return true;
+    memcpy(&v6, sa, sizeof v6);
+    if (sa->ss_family != AF_INET6 || memcmp(&v6.sin6_addr, NAT64, sizeof NAT64) != 0)
+        return false;
+    /* A translator would lead it back here. */
+    memcpy(&v4.sin_addr, v6.sin6_addr.s6_addr + 12, 4);
+    return route_is_own(d->deps.route_fd, (const struct sockaddr *)&v4) != 0;
+}
+
 static enum addr_class address_judge(const struct dial *d, const struct sockaddr_storage *sa)
 {
     enum addr_class class = addr_class((const struct sockaddr *)sa);
     if (class != ADDR_PUBLIC && class != ADDR_PRIVATE)
         return class;
-    /* A kernel that does not answer is taken for "own". */
-    if (route_is_own(d->deps.route_fd, (const struct sockaddr *)sa) != 0)
+    if (is_own(d, sa))
         return ADDR_OWN;
     return class == ADDR_PRIVATE && d->allow_private ? ADDR_PUBLIC : class;
 }

@@ -114,7 +114,8 @@ class Egress:
             if fds:
                 sent = socket.send_fds(self.sock, [frame], list(fds))
                 frame = frame[sent:]
-            self.sock.sendall(frame)
+            if frame:
+                self.sock.sendall(frame)
 
     def by_list(self, host, port):
         name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
