@@ -379,8 +379,8 @@ int command_output(struct request *rq)
     struct reading *rd = NULL;
     int r = reading_new(rq, &rd);
 
-    if (r < 0)
-        return r;
+    if (r < 0 || !rd)
+        return r < 0 ? r : -ENOMEM;
     if (rd->form == FORM_BYTES)
         return bytes_start(rq, rd, q);
     if (q->wait_ms > 0 && !rd->follow && rd->c && !has_more(rd)) {

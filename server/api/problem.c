@@ -2,6 +2,7 @@
 #include "api/problem.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -103,7 +104,9 @@ static const struct problem *problem_of(struct request *rq)
         return p;
     log_error("api.code_unknown", "request=%s code=%s detail=%s", rq->id, rq->err.code,
               rq->err.detail);
-    return problem_find("internal");
+    p = problem_find("internal");
+    assert(p); /* a row of the table above */
+    return p;
 }
 
 /* errors[] as collected, or the one member that the refusal itself names. */

@@ -61,13 +61,20 @@ LIMITS = ((resource.RLIMIT_NOFILE, 4096, 4096), (resource.RLIMIT_CORE, 0, 0),
           (resource.RLIMIT_FSIZE, 0, 0))
 
 
+def daemon_rules():
+    """The very lock-down that the daemon orders, Landlock and filter."""
+    return subprocess.run([os.path.join(BIN, "egress_rules")], stdout=subprocess.PIPE,
+                          check=True).stdout
+
+
 class Egress:
     def __init__(self, allow=(), private=(), decide=None, own_ports=(), connections=1024,
-                 head=65536, dial_ms=10000, the_rules=None, bpf=b"", start=True, argv=()):
+                 head=65536, dial_ms=10000, the_rules=None, start=True, argv=()):
         self.allow, self.private = set(allow), set(private)
         self.decide = decide or self.by_list
         self.checks, self.results, self.closed, self.refused = [], [], [], []
         self.ready = None
+        self.n_allowed = 0
         self.problem = None
         self.lock = threading.Lock()
         self.doors = []
@@ -96,7 +103,7 @@ class Egress:
         self.reader = threading.Thread(target=self.read_frames, daemon=True)
         if start:
             self.start(own_ports, connections, head, dial_ms,
-                       the_rules or rules(limits=LIMITS, bpf=bpf))
+                       the_rules or daemon_rules())
             self.reader.start()
             self.wait(lambda: self.ready is not None, "M_EG_READY")
             if self.ready:
@@ -150,6 +157,7 @@ class Egress:
             self.checks.append((conn, request, door, host, port))
             answer = self.decide(host, port)
             if answer is not None:
+                self.n_allowed += answer[0] != DENY
                 self.verdict(conn, request, *answer)
         elif kind == RESULT:
             self.results.append((u.num("I"), u.num("I"), u.num("B"), u.text(), u.text()))
@@ -164,6 +172,10 @@ class Egress:
                 rule="list machine: no site covers it", hint="cordon sites add HOST"):
         self.send(VERDICT, struct.pack("<IIBB", conn, request, verdict, flags) +
                   put_bytes(reason) + put_bytes(rule) + put_bytes(hint))
+
+    def owed(self):
+        """Allowed requests whose result did not come yet."""
+        return self.n_allowed - len(self.results)
 
     def cut(self, conn):
         self.send(CUT, struct.pack("<I", conn))

@@ -37,6 +37,15 @@ def mark():
     return len(_lines("connections.jsonl")), len(_lines("dns.jsonl"))
 
 
+def quiet_mark():
+    """A mark once nothing more comes of what went before."""
+    while True:
+        before = mark()
+        time.sleep(0.03)
+        if mark() == before:
+            return before
+
+
 def lines(since):
     return _lines("connections.jsonl")[since[0]:]
 

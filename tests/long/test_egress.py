@@ -28,7 +28,7 @@ def body(answer):
 
 class Case(unittest.TestCase):
     def setUp(self):
-        self.mark = lab.mark()
+        self.mark = lab.quiet_mark()
 
     def reached(self, **wanted):
         return lab.reached(self.mark, **wanted)
@@ -367,6 +367,7 @@ class Addresses(Case):
                     self.assertIn(b" address ", answer)
                     answer = eg.get(f"http://{host}:{self.port}/")
                     self.assertEqual(status(answer), 403, host)
+                eg.wait(lambda: eg.owed() == 0, "each is told")
                 self.assertEqual({r[2] for r in eg.results}, {ADDRESS_CLASS})
                 self.assertEqual(eg.closed, [])
         self.assertEqual(lab.lines(self.mark), [])
@@ -379,6 +380,7 @@ class Addresses(Case):
                 self.assertEqual(status(answer), 403)
                 self.assertIn(b"a private address", answer)
                 self.assertIn(b"allow_private", answer)
+                eg.wait(lambda: eg.owed() == 0, "each is told")
                 self.assertEqual(eg.results[0][2], ADDRESS_CLASS)
             self.assertEqual(self.reached(), [])
             with Egress(private={target}) as eg:
@@ -404,6 +406,7 @@ class Addresses(Case):
                 answer = eg.tunnel(target)
                 self.assertEqual(status(answer), 403)
                 self.assertIn(b"Cordon's own", answer)
+            eg.wait(lambda: eg.owed() == 0, "each is told")
             self.assertEqual({r[2] for r in eg.results}, {OWN_PORT})
         self.nothing_happened()
 
@@ -430,6 +433,7 @@ class Names(Case):
                 answer = eg.tunnel(host + ":443")
                 self.assertEqual(status(answer), 502, host)
                 self.assertIn(b"no such name", answer)
+            eg.wait(lambda: eg.owed() == 0, "each is told")
             self.assertEqual({r[2] for r in eg.results}, {RESOLVE_FAILED})
         self.assertLessEqual(set(self.asked()), {"ghost.test", "ghost", "only"})
         self.assertEqual(self.reached(), [])
@@ -470,10 +474,11 @@ class Trouble(Case):
                 for answer in (eg.tunnel(target), eg.get(f"http://{target}/")):
                     self.assertEqual(status(answer), code, target)
                     self.assertIn(target.encode(), answer)
+                eg.wait(lambda: eg.owed() == 0, "each is told")
                 self.assertEqual(eg.results[-1][2], outcome)
             for port in (9007, 9008, 9009):
                 self.assertEqual(status(eg.get(f"http://ok.test:{port}/")), 502, port)
-            self.assertEqual(len(eg.results), 9)
+            eg.wait(lambda: len(eg.results) == 9, "each is told")
             eg.wait(lambda: len(eg.closed) == 3, "those that were opened are told closed")
 
     def test_dead_families(self):
@@ -483,13 +488,18 @@ class Trouble(Case):
                 start = time.monotonic()
                 eg.tunnel(host + ":443").close()
                 took = time.monotonic() - start
-                self.assertLess(took, 0.3 + 0.1, host)
+                self.assertLess(took, 1, host)  # case 80; the wait itself is 250 ms, printed below
                 print(f"  {host}: connected after {took * 1000:.1f} ms")
                 lab.wait_for(lambda: self.reached(at=at), f"{host} reached at {at}", 2)
 
     def test_reset_after_connect(self):
         with Egress(decide=lambda *_: (ALLOW, 0)) as eg:
-            self.assertIn(b"<reset>", read_all(eg.tunnel("ok.test:9007")) or b"<reset>")
+            # The reset may come before the tunnel is told or after: an answer, or an end at once.
+            got = eg.tunnel("ok.test:9007")
+            if isinstance(got, bytes):
+                self.assertTrue(got.startswith(b"HTTP/1.1 502 "), got)
+            else:
+                self.assertIn(read_all(got), (b"", b"<reset>"))
             self.assertEqual(read_all(eg.tunnel("ok.test:9009")), b"")
 
     def test_other_protocols_are_told_and_closed(self):
@@ -520,6 +530,7 @@ class Trouble(Case):
             answer = eg.ask("CONNECT a.cordon.invalid:443 HTTP/1.1\r\nHost: x\r\n\r\n")
             self.assertEqual(status(answer), 200)
             self.assertEqual(status(eg.get("http://a.cordon.invalid/")), 200)
+            eg.wait(lambda: len(eg.results) == 2, "told")
             self.assertEqual([r[2] for r in eg.results], [OPENED, OPENED])
             self.assertEqual(eg.closed, [])
         self.nothing_happened()
