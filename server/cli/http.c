@@ -21,6 +21,7 @@ enum { CHUNK_SIZE = 0, CHUNK_DATA, CHUNK_END, CHUNK_TRAILER };
 
 static int start(struct http *h, int take_fd)
 {
+    http_close(h); /* what an earlier connection left */
     memset(h, 0, sizeof *h);
     h->fd = take_fd;
     h->body.max = BODY_MAX;

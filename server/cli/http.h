@@ -42,6 +42,7 @@ struct http {
     int chunk_state;
 };
 
+/* H is {.fd = -1}, or was closed. */
 int http_open_unix(struct http *h, const char *path);
 int http_open_tcp(struct http *h, uint16_t port); /* 127.0.0.1 */
 void http_close(struct http *h);

@@ -145,12 +145,17 @@ json_t *session_body(const struct args *a, struct err *err)
     CLEANUP(freep) char *cwd = NULL;
     CLEANUP(json_decrefp) json_t *body = json_object();
     json_t *folders = json_array();
+    struct stat st;
     json_object_set_new(body, "folders", folders);
     const char *cd = args_value(a, "cd", 0);
     int r = cd ? absolute(cd, &cwd, err) : current_dir(&cwd);
     if (r < 0) {
         err_set(err, r, "path_invalid", "cd to a folder that exists, or name one with -f",
                 "the current directory is gone: %s", strerror(-r));
+        return NULL;
+    }
+    if (cd && stat(cwd, &st) < 0) {
+        err_set(err, -errno, "path_invalid", NULL, "%s: %s", cwd, strerror(errno));
         return NULL;
     }
     if (add_folders(folders, a, cwd, err) < 0 || add_tier(body, a, err) < 0 ||
