@@ -77,7 +77,7 @@ static int outcome_of(struct str *bpf, call_fn *fn, long nr, const long *args)
     int status = 0;
     for (int ms = 0; waitpid(child, &status, WNOHANG) == 0; ms++) {
         nanosleep(&(struct timespec){.tv_nsec = ms < 20 ? 50000 : 1000000}, NULL);
-        if (ms == 150)
+        if (ms == 1000)
             kill(child, SIGKILL);
     }
     int outcome = *shared;
