@@ -31,12 +31,14 @@ class Case(unittest.TestCase):
         self.mark = lab.quiet_mark()
 
     def reached(self, **wanted):
+        lab.quiet_mark()
         return lab.reached(self.mark, **wanted)
 
     def asked(self):
         return lab.asked(self.mark)
 
     def nothing_happened(self):
+        lab.quiet_mark()
         self.assertEqual(lab.lines(self.mark), [])
         self.assertEqual(self.asked(), [])
 
