@@ -60,6 +60,9 @@ int main(int argc, char **argv)
     memory_tune();
     log_open("cordon-egress");
     (void)signal(SIGPIPE, SIG_IGN);
+    /* Locked down it may write no file: a line for a log that is one is lost, but no reason to die.
+     */
+    (void)signal(SIGXFSZ, SIG_IGN);
     int r = uv_loop_init(&loop);
     if (r == 0)
         r = egress_init(&egress, &loop, FD_EGRESS);

@@ -224,6 +224,7 @@ class Egress:
     # ---- Ends --------------------------------------------------------------------------------
 
     def fds(self):
+        """Root only: the process is not dumpable, so its own user may not look."""
         return os.listdir(f"/proc/{self.child.pid}/fd")
 
     def close(self):
