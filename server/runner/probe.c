@@ -23,6 +23,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -108,6 +109,21 @@ static int probe_stat(struct probe *p)
     (void)str_printf(&p->answer, "%llu %llu %o", (unsigned long long)st.st_dev,
                      (unsigned long long)st.st_ino, st.st_mode);
     return 0;
+}
+
+/* The mount's own flag: what its mode refuses one user it may allow another. */
+static int probe_read_only(struct probe *p)
+{
+    struct statvfs v;
+    if (statvfs(p->path, &v) < 0)
+        return -errno;
+    return v.f_flag & ST_RDONLY ? 0 : -EACCES;
+}
+
+static int probe_write_file(struct probe *p)
+{
+    CLEANUP(fd_done) int fd = open(p->path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    return fd < 0 ? -errno : 0;
 }
 
 /* ---- Network ----------------------------------------------------------------------------------
@@ -463,7 +479,9 @@ static int (*const probes[])(struct probe *p) = {[PROBE_WRITE_DIR] = probe_write
                                                  [PROBE_USERNS] = probe_userns,
                                                  [PROBE_FOREIGN_ABI] = probe_foreign_abi,
                                                  [PROBE_PROC] = probe_proc,
-                                                 [PROBE_LIMITS] = probe_limits};
+                                                 [PROBE_LIMITS] = probe_limits,
+                                                 [PROBE_READ_ONLY] = probe_read_only,
+                                                 [PROBE_WRITE_FILE] = probe_write_file};
 
 void probe_call(struct unpack *u, int control)
 {

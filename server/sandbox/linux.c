@@ -102,6 +102,22 @@ static int args_host_proc(struct strv *args, size_t i)
     return r;
 }
 
+/* Test builds: the second bind of /proc/sys becomes a writable one. */
+static int args_writable_sys(struct strv *args)
+{
+    for (size_t i = 0; i + 1 < args->n; i++) {
+        if (strcmp(args->items[i], "--ro-bind") != 0 ||
+            strcmp(args->items[i + 1], "/proc/sys") != 0)
+            continue;
+        char *bind = strdup("--bind");
+        if (!bind)
+            return -ENOMEM;
+        free(args->items[i]);
+        args->items[i] = bind;
+    }
+    return 0;
+}
+
 static int bwrap_files(struct wall *w, const struct wall_request *rq, const char *root)
 {
     struct strv args = {0};
@@ -110,6 +126,8 @@ static int bwrap_files(struct wall *w, const struct wall_request *rq, const char
     for (size_t i = 0; stop_without("proc") && i < args.n; i++)
         if (strcmp(args.items[i], "--proc") == 0) /* the stage's, which is the host's */
             r = args_host_proc(&args, i);
+    if (r >= 0 && stop_without("proc-sys"))
+        r = args_writable_sys(&args);
     if (r >= 0)
         r = args_memfd(&args);
     strv_done(&args);
@@ -142,6 +160,14 @@ static int lockdown_put(struct pack *p, const struct wall_request *rq)
 static int view_without(struct view *v, const struct wall_request *rq)
 {
     const struct machine *m = rq->machine;
+    size_t n = 0;
+    for (size_t i = 0; i < v->n; i++) {
+        if (stop_without("mask") && v->joins[i].kind == JOIN_HIDE)
+            join_done(&v->joins[i]);
+        else
+            v->joins[n++] = v->joins[i];
+    }
+    v->n = n;
     for (size_t i = 0; i < v->n; i++) {
         struct join *j = &v->joins[i];
         bool is_home = j->kind == JOIN_BIND && strcmp(j->target, m->home) == 0;

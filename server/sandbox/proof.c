@@ -11,14 +11,15 @@
 #define TEXT_MAX 4096 /* of an answer that is kept */
 
 static const char *const KIND_NAMES[] = {
-    [PROBE_NONE] = "nothing",     [PROBE_WRITE_DIR] = "write to",
-    [PROBE_READ_DIR] = "list",    [PROBE_READ_FILE] = "read",
-    [PROBE_LINK_FILE] = "link",   [PROBE_STAT] = "find",
-    [PROBE_TCP] = "connect to",   [PROBE_UDP] = "send to",
-    [PROBE_UNIX] = "connect to",  [PROBE_PROXY] = "ask the door for",
-    [PROBE_FDS] = "descriptors",  [PROBE_PRIVILEGES] = "privileges",
-    [PROBE_USERNS] = "namespace", [PROBE_FOREIGN_ABI] = "foreign system call",
-    [PROBE_PROC] = "processes",   [PROBE_LIMITS] = "limits",
+    [PROBE_NONE] = "nothing",        [PROBE_WRITE_DIR] = "write to",
+    [PROBE_READ_DIR] = "list",       [PROBE_READ_FILE] = "read",
+    [PROBE_LINK_FILE] = "link",      [PROBE_STAT] = "find",
+    [PROBE_TCP] = "connect to",      [PROBE_UDP] = "send to",
+    [PROBE_UNIX] = "connect to",     [PROBE_PROXY] = "ask the door for",
+    [PROBE_FDS] = "descriptors",     [PROBE_PRIVILEGES] = "privileges",
+    [PROBE_USERNS] = "namespace",    [PROBE_FOREIGN_ABI] = "foreign system call",
+    [PROBE_PROC] = "processes",      [PROBE_LIMITS] = "limits",
+    [PROBE_READ_ONLY] = "read-only", [PROBE_WRITE_FILE] = "open for writing",
 };
 
 void proof_answer(struct proof *p, size_t probe, uint32_t errno_inside, const char *text)

@@ -49,6 +49,7 @@ static const struct {
 };
 
 #define HOME_NAMES_MAX 12 /* of the real home that are looked for inside */
+#define ETC_NAMES_MAX  24 /* secrets of /etc */
 #define HOST_ADDRS_MAX 6  /* own addresses of the host that are tried */
 
 /* Addresses that no host of ours has: documentation (RFC 5737, RFC 3849), and the metadata service
@@ -188,16 +189,35 @@ static void plan_home(struct planner *pl)
     control(add(pl, HOME_HIDDEN, PROBE_STAT, EXPECT_SUCCESS, "/usr", 0, NULL));
 }
 
+/* A name within what is shown: an overlay tells another device for the very file, so that only
+ * reading proves its mask. */
+static bool add_masked(struct planner *pl, const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return false;
+    add(pl, CREDENTIALS_HIDDEN, S_ISDIR(st.st_mode) ? PROBE_READ_DIR : PROBE_READ_FILE,
+        EXPECT_FAILURE, path, 0, NULL);
+    return true;
+}
+
 static void plan_credentials(struct planner *pl)
 {
     size_t n;
     const char *const *places = catalog_credential_places(&n);
+    const struct machine *m = pl->ctx->machine;
     for (size_t i = 0; i < n && pl->r >= 0; i++) {
         CLEANUP(freep) char *path = NULL;
-        if (path_join(pl->ctx->machine->home, places[i], &path) >= 0)
+        if (path_join(m->home, places[i], &path) < 0)
+            continue;
+        if (is_granted(pl, path))
+            (void)add_masked(pl, path);
+        else
             (void)add_hidden(pl, CREDENTIALS_HIDDEN, path);
     }
     add(pl, CREDENTIALS_HIDDEN, PROBE_READ_FILE, EXPECT_FAILURE, "/etc/shadow", 0, NULL);
+    for (size_t i = 0, k = 0; i < m->etc_secrets.n && k < ETC_NAMES_MAX; i++)
+        k += add_masked(pl, m->etc_secrets.items[i]);
     control(add(pl, CREDENTIALS_HIDDEN, PROBE_READ_FILE, EXPECT_SUCCESS, "/etc/passwd", 0, NULL));
 }
 
@@ -310,6 +330,12 @@ static void plan_process(struct planner *pl)
     add(pl, NO_PRIVILEGES, PROBE_USERNS, EXPECT_FAILURE, NULL, 0, NULL);
     add(pl, NO_PRIVILEGES, PROBE_FOREIGN_ABI, EXPECT_FAILURE, NULL, 0, NULL);
     add(pl, OWN_PROC, PROBE_PROC, EXPECT_OWN_PIDS, ctx->canary_path, 0, ctx->canary_text);
+    /* sysctls and their kind, which the kernel gives the machine's root by mode alone */
+    add(pl, OWN_PROC, PROBE_READ_ONLY, EXPECT_SUCCESS, "/proc/sys", 0, NULL);
+    add(pl, OWN_PROC, PROBE_WRITE_FILE, EXPECT_FAILURE, "/proc/sys/kernel/core_pattern", 0, NULL);
+    add(pl, OWN_PROC, PROBE_WRITE_FILE, EXPECT_FAILURE, "/proc/sysrq-trigger", 0, NULL);
+    control(add(pl, OWN_PROC, PROBE_READ_ONLY, EXPECT_FAILURE, "/dev/shm", 0, NULL));
+    control(add(pl, OWN_PROC, PROBE_WRITE_FILE, EXPECT_SUCCESS, "/dev/null", 0, NULL));
     add(pl, LIMITS, PROBE_LIMITS, EXPECT_LIMITS, NULL, 0, NULL);
 }
 

@@ -82,8 +82,10 @@ enum probe_kind {
     PROBE_USERNS,      /* unshare(CLONE_NEWUSER) in a child */
     PROBE_FOREIGN_ABI, /* a foreign-ABI system call in a child; text: how it ended */
     PROBE_PROC,        /* PATH read through /proc/PID/root of every PID; text: the pids in /proc */
-    PROBE_LIMITS /* text: "nofile=… nproc=… pids=…"; pids: which task was refused when PORT of
-                  * them were tried, 0 = none, or not tried (PORT 0) */
+    PROBE_LIMITS, /* text: "nofile=… nproc=… pids=…"; pids: which task was refused when PORT of
+                   * them were tried, 0 = none, or not tried (PORT 0) */
+    PROBE_READ_ONLY, /* PATH lies on a read-only mount, whatever its mode; errno EACCES if not */
+    PROBE_WRITE_FILE /* open PATH for writing; nothing is written */
 };
 
 enum eg_door {

@@ -632,6 +632,10 @@ static void probes_work_where_nothing_forbids(void **state)
     assert_non_null(strstr(text, "pids=0"));
     (void)probe(r, PROBE_PROC, canary, "", text);
     snprintf(name, sizeof(name), "%d", r->pid);
+    assert_int_equal(probe(r, PROBE_READ_ONLY, "/dev/shm", "", text), EACCES);
+    assert_int_equal(probe(r, PROBE_READ_ONLY, "/no/such", "", text), ENOENT);
+    assert_int_equal(probe(r, PROBE_WRITE_FILE, "/dev/null", "", text), 0);
+    assert_int_equal(probe(r, PROBE_WRITE_FILE, "/dev", "", text), EISDIR);
     assert_int_equal(probe(r, PROBE_TCP, "127.0.0.1", "", text), ECONNREFUSED);
     assert_int_equal(probe(r, PROBE_TCP, "not an address", "", text), EINVAL);
     assert_int_equal(probe(r, 200, "", "", text), ENOSYS);

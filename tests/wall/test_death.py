@@ -204,12 +204,15 @@ class Layers(Wall):
         "seccomp": {"no_privileges"},
         "landlock": {"no_privileges"},
         "proc": {"own_proc"},
+        "proc-sys": {"own_proc"},
+        "mask": {"credentials_hidden"},
         "limits": {"limits"},
     }
 
     def proof(self, layer):
         keep = os.path.join(self.root, "keep")
         os.makedirs(keep, exist_ok=True)
+        self.write(self.home, ".config/git/credentials", wall_lab.MARK)
         env = {"CORDON_TEST_WITHOUT": layer} if layer else {}
         state = os.path.join(self.root, "state")
         net = "none" if layer == "network" else "allowlist"  # doors outside are refused before
