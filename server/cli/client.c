@@ -17,7 +17,7 @@
 /* server.json holds no secret, but who writes it says where we send the token. */
 static int read_server_file(const char *dir, json_t **ret)
 {
-    int r = place_is_ours(dir);
+    int r = home_is_ours(dir);
     if (r < 0)
         return r;
     CLEANUP(fd_done) int at = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -2,16 +2,14 @@
  * Places): XDG variables are honoured when absolute. */
 #pragma once
 #include "base/err.h"
+#include "base/home.h"
 #include <stddef.h>
 
-#define PLACES_RUN_MAX 3
 struct places {
-    char *state;               /* $XDG_STATE_HOME/cordon or ~/.local/state/cordon */
-    char *run[PLACES_RUN_MAX]; /* where a socket with its copy of server.json may lie */
+    char *state;          /* $XDG_STATE_HOME/cordon or ~/.local/state/cordon */
+    char *run[HOME_RUNS]; /* where a socket with its copy of server.json may lie */
     size_t n_run;
     char *programs; /* the folder this program lies in: cordond is beside it */
 };
 int places_find(struct places *ret, struct err *err);
 void places_done(struct places *p);
-/* The folder exists, is no link, is ours and nobody else may write it; 0 or -EPERM, -ENOENT … */
-int place_is_ours(const char *dir);

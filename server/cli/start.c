@@ -27,7 +27,7 @@ static int open_state(const struct places *places, struct err *err)
     if (r < 0)
         return err_set(err, r, "internal", "set HOME or XDG_STATE_HOME to a folder of yours",
                        "%s cannot be made: %s", places->state, strerror(-r));
-    if ((r = place_is_ours(places->state)) < 0)
+    if ((r = home_is_ours(places->state)) < 0)
         return err_set(err, r, "internal", "make it yours, mode 0700",
                        "the state folder %s is not a folder that only you can write: %s",
                        places->state, strerror(-r));

@@ -1,13 +1,11 @@
 /* Runs in: daemon. Reads: trusted (the person's environment). May block: yes (at start). */
 #include "daemon/places.h"
 #include "base/fd.h"
+#include "base/home.h"
 #include "base/mem.h"
-#include "base/path.h"
-#include "base/str.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -24,39 +22,6 @@ static int no_memory(struct err *err)
 
 /* ---- Names ------------------------------------------------------------------------------------
  */
-
-/* Under sudo HOME may still be the caller's: no file of root's may land there. The command line
- * finds its places by the same rule (cli/places). */
-static bool is_callers(const char *dir)
-{
-    struct stat st;
-    return geteuid() == 0 && getenv("SUDO_UID") && stat(dir, &st) == 0 && st.st_uid != 0;
-}
-
-static char *find_home(void)
-{
-    const char *home = getenv("HOME");
-    if (home && home[0] == '/' && !is_callers(home))
-        return strdup(home);
-    const struct passwd *pw = getpwuid(geteuid());
-    return pw && pw->pw_dir && pw->pw_dir[0] == '/' ? strdup(pw->pw_dir) : NULL;
-}
-
-/* $XDG/cordon, else ~/FALLBACK/cordon; canonical. */
-static char *xdg_dir(const char *variable, const char *home, const char *fallback)
-{
-    const char *xdg = getenv(variable);
-    CLEANUP(freep) char *text = NULL;
-    char *ret = NULL;
-    int n = xdg && xdg[0] == '/' && !is_callers(xdg)
-                ? asprintf(&text, "%s/cordon", xdg)
-                : asprintf(&text, "%s/%s/cordon", home, fallback);
-    if (n < 0) {
-        text = NULL;
-        return NULL;
-    }
-    return path_canonical(text, &ret) < 0 ? NULL : ret;
-}
 
 static char *below(const char *dir, const char *name)
 {
@@ -138,13 +103,6 @@ static bool fits(const char *dir)
     return strlen(dir) + sizeof SOCKET_NAME < sizeof((struct sockaddr_un *)NULL)->sun_path;
 }
 
-static bool is_ours(const char *dir)
-{
-    struct stat st;
-    return lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-           !(st.st_mode & 022);
-}
-
 /* 1 = taken, 0 = not this one, negative = refused. */
 static int try_run(struct places *p, char *take_dir, struct err *err)
 {
@@ -164,20 +122,19 @@ static int try_run(struct places *p, char *take_dir, struct err *err)
     return 1;
 }
 
-/* $XDG_RUNTIME_DIR/cordon when that is ours and no daemon of another state folder holds it; else
- * below the state folder; where that is too long for a socket, /tmp/cordon-UID. */
+/* The first folder (base/home) that is short enough for a socket. The one of XDG_RUNTIME_DIR is
+ * also passed over when it is not ours to use, or a daemon of another state folder holds it. */
 static int choose_run(struct places *p, struct err *err)
 {
-    const char *xdg = getenv("XDG_RUNTIME_DIR");
-    char tmp[48];
     int r = 0;
-    if (xdg && xdg[0] == '/' && is_ours(xdg))
-        r = try_run(p, below(xdg, "cordon"), NULL);
-    if (r <= 0)
-        r = try_run(p, below(p->state, "run"), err);
-    (void)snprintf(tmp, sizeof tmp, "/tmp/cordon-%u", (unsigned)geteuid());
-    if (r == 0)
-        r = try_run(p, strdup(tmp), err);
+    for (enum home_run i = 0; i < HOME_RUNS && r == 0; i++) {
+        char *dir = NULL;
+        r = home_run_folder(p->state, i, &dir);
+        if (r >= 0)
+            r = try_run(p, dir, i == HOME_RUN_XDG ? NULL : err);
+        if (r < 0 && i == HOME_RUN_XDG)
+            r = 0;
+    }
     return r;
 }
 
@@ -196,13 +153,13 @@ static int name_files(struct places *p, struct err *err)
 
 int places_open(struct places *ret, struct err *err)
 {
-    CLEANUP(freep) char *home = find_home();
+    CLEANUP(freep) char *home = home_find();
     *ret = (struct places){.lock = -1, .run_lock = -1};
     if (!home)
         return err_set(err, -ENOENT, "internal", "set HOME", "no home folder is known");
-    ret->state = xdg_dir("XDG_STATE_HOME", home, ".local/state");
-    ret->config = xdg_dir("XDG_CONFIG_HOME", home, ".config");
-    ret->cache = xdg_dir("XDG_CACHE_HOME", home, ".cache");
+    ret->state = home_folder("XDG_STATE_HOME", home, ".local/state");
+    ret->config = home_folder("XDG_CONFIG_HOME", home, ".config");
+    ret->cache = home_folder("XDG_CACHE_HOME", home, ".cache");
     if (!ret->state || !ret->config || !ret->cache)
         return no_memory(err);
     int r = make_ours(ret->state, err);
