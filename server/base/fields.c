@@ -359,6 +359,10 @@ json_t *json_strict_parse(const char *bytes, size_t n, struct err *err)
     if (value)
         return value;
     bool is_duplicate = json_error_code(&why) == json_error_duplicate_key;
+    /* "… near 'what stood there'": that may be a secret. A name that is there twice is none. */
+    char *near = is_duplicate ? NULL : strstr(why.text, " near '");
+    if (near)
+        *near = '\0';
     CLEANUP(str_done) struct str text = {.max = 400};
     (void)str_put_escaped(&text, why.text, strlen(why.text));
     (void)err_set(err, -EINVAL, is_duplicate ? "body_invalid" : "json_invalid", NULL,

@@ -32,6 +32,7 @@ static void command_free(struct closing *closing)
     free(c->shell);
     free(c->cwd);
     json_decref(c->env);
+    json_decref(c->env_names);
     json_decref(c->origin);
     json_decref(c->enforcement);
     json_decref(c->output_counts);
@@ -569,13 +570,14 @@ static int fill(struct command *c, const struct command_spec *spec)
     c->stdin_pipe = spec->stdin_pipe;
     c->kill_on_disconnect = spec->kill_on_disconnect;
     c->env = json_incref(spec->env);
+    c->env_names = env_names(spec->env);
     c->origin = spec->origin_json
                     ? json_incref(spec->origin_json)
                     : json_pack("{s:s}", "kind", spec->origin_name ? spec->origin_name : "agent");
     c->enforcement = session_enforcement(s);
     if (spec->shell && !(c->shell = strdup(spec->shell)))
         return -ENOMEM;
-    return c->origin && c->enforcement ? strv_copy(&c->argv, &spec->argv) : -ENOMEM;
+    return c->env_names && c->origin && c->enforcement ? strv_copy(&c->argv, &spec->argv) : -ENOMEM;
 }
 
 static int check_session(const struct session *s, struct err *err)

@@ -156,15 +156,14 @@ static void put_words(const struct command *c, json_t *out)
 
 json_t *command_to_json(const struct command *c)
 {
-    json_t *out =
-        json_pack("{s:s, s:s, s:s, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:O, s:[], s:o, s:o}", "id",
-                  c->id, "session_id", c->session->id, "state", COMMAND_STATE_NAMES[c->state],
-                  "cwd", any_text(c->cwd), "stdin", c->stdin_pipe ? "pipe" : "none", "timeout_ms",
-                  (json_int_t)c->timeout_ms, "idle_timeout_ms", (json_int_t)c->idle_timeout_ms,
-                  "kill_grace_ms", (json_int_t)c->kill_grace_ms, "max_output_bytes",
-                  (json_int_t)c->max_output_bytes, "on_disconnect",
-                  c->kill_on_disconnect ? "kill" : "keep", "origin", c->origin, "notices", "env",
-                  c->env ? json_incref(c->env) : json_object(), "output", output_json(c));
+    json_t *out = json_pack(
+        "{s:s, s:s, s:s, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:O, s:[], s:o, s:o}", "id", c->id,
+        "session_id", c->session->id, "state", COMMAND_STATE_NAMES[c->state], "cwd",
+        any_text(c->cwd), "stdin", c->stdin_pipe ? "pipe" : "none", "timeout_ms",
+        (json_int_t)c->timeout_ms, "idle_timeout_ms", (json_int_t)c->idle_timeout_ms,
+        "kill_grace_ms", (json_int_t)c->kill_grace_ms, "max_output_bytes",
+        (json_int_t)c->max_output_bytes, "on_disconnect", c->kill_on_disconnect ? "kill" : "keep",
+        "origin", c->origin, "notices", "env", json_incref(c->env_names), "output", output_json(c));
     if (!out)
         return NULL;
     put_words(c, out);

@@ -48,7 +48,8 @@ struct command {
     struct strv argv;
     struct strv start_argv, start_env; /* until it is started */
     char *shell, *cwd;
-    json_t *env, *origin;
+    json_t *env; /* until it is started: values are kept nowhere */
+    json_t *env_names, *origin;
     bool stdin_pipe, kill_on_disconnect;
     int64_t timeout_ms, idle_timeout_ms, kill_grace_ms, max_output_bytes;
     struct actor actor;

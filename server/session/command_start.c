@@ -212,5 +212,7 @@ int command_launch(struct command *c)
     ends_close(&e);
     strv_done(&c->start_argv);
     strv_done(&c->start_env);
+    json_decref(c->env);
+    c->env = NULL;
     return r;
 }

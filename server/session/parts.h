@@ -157,6 +157,7 @@ bool session_wants_egress(const struct session *s);
 void session_commands_ready(struct session *s);
 void session_commands_over(struct session *s); /* the wall is gone */
 
+json_t *env_names(const json_t *env); /* a new array */
 int spec_apply(struct session *s, const struct session_spec *spec, struct err *err);
 int spec_apply_machine(struct session *s, const struct session_spec *spec, struct err *err);
 int session_policy_make(struct session *s, char *const *caller_env, struct err *err);

@@ -86,6 +86,23 @@ static json_t *text_or_null(const char *text)
     return text ? json_string(text) : json_null();
 }
 
+/* The names of the variables in order. Their values leave the daemon for the runner only: no record
+ * and no answer has them. */
+json_t *env_names(const json_t *env)
+{
+    json_t *out = json_array(), *value;
+    const char *name;
+    json_object_foreach((json_t *)(uintptr_t)env, name, value)
+    {
+        size_t i = 0;
+        while (i < json_array_size(out) &&
+               strcmp(json_string_value(json_array_get(out, i)), name) < 0)
+            i++;
+        (void)json_array_insert_new(out, i, json_string(name));
+    }
+    return out;
+}
+
 static void put_asked_for(const struct session *s, json_t *out)
 {
     json_t *roots = json_array();
@@ -93,7 +110,7 @@ static void put_asked_for(const struct session *s, json_t *out)
         (void)json_array_append_new(roots, json_string(s->file_roots.items[i]));
     (void)json_object_set_new(out, "folders", folders_json(s));
     (void)json_object_set_new(out, "sites", sites_json(s));
-    (void)json_object_set_new(out, "env", s->env ? json_deep_copy(s->env) : json_object());
+    (void)json_object_set_new(out, "env", env_names(s->env));
     (void)json_object_set_new(out, "file_roots", roots);
     (void)json_object_set_new(out, "cwd", text_or_null(s->cwd));
     if (s->agent)

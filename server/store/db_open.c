@@ -194,6 +194,8 @@ static int migrate(struct db *db, const struct embedded *schema, struct err *err
     char sql[96];
     (void)snprintf(sql, sizeof sql, "PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT",
                    APPLICATION_ID, latest);
+    if (r == 0 && version == 0) /* there is nothing yet that a step would want gone */
+        r = exec_sql(db, "DELETE FROM meta WHERE key = 'rewrite'", err);
     if (r == 0)
         r = exec_sql(db, sql, err);
     if (r < 0)
@@ -235,6 +237,24 @@ static int mark_open(struct db *db, struct err *err)
     if (r == 0)
         r = db_commit(db);
     return r < 0 ? refuse(err, r, NULL, db->path, strerror(-r)) : 0;
+}
+
+/* A migration took out what must not be kept, and asks (meta, `rewrite`) that no free page and no
+ * old WAL has it either. Where there is no room for that now, the next start tries again. */
+static void rewrite_if_due(struct db *db)
+{
+    if (db_meta(db, "rewrite", 0) == 0)
+        return;
+    int rc = sqlite3_exec(db->sql,
+                          "PRAGMA temp_store = FILE; VACUUM; PRAGMA temp_store = MEMORY;"
+                          "PRAGMA wal_checkpoint(TRUNCATE);"
+                          "DELETE FROM meta WHERE key = 'rewrite'",
+                          NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        log_info("store.rewritten", "done=1");
+    else
+        log_warn("store.rewrite_failed", "errno=%d detail=%s", -db_errno(rc),
+                 sqlite3_errmsg(db->sql));
 }
 
 static int open_sqlite(struct db *db, struct err *err)
@@ -344,6 +364,8 @@ int db_open_schema(const char *path, const struct embedded *schema, struct db **
         r = migrate(db, schema, err);
     if (r == 0)
         r = mark_open(db, err);
+    if (r == 0)
+        rewrite_if_due(db);
     if (r == 0)
         r = start_syncer(db, err);
     if (r < 0)

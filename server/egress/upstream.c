@@ -1,0 +1,131 @@
+/* Runs in: egress. Reads: hostile. May block: no.
+ *
+ * From the verdict to the server's socket. */
+#include "base/mem.h"
+#include "egress/conn_parts.h"
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+void socket_prepare(int fd)
+{
+    const int on = 1, idle = 60, interval = 20, count = 6;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+}
+
+static void upstream_ready(struct conn *c, const char *address)
+{
+    tell_result(c, EG_OPENED, address, "");
+    if (c->is_tunnel)
+        tunnel_start(c);
+    else
+        exchange_start(c);
+}
+
+static void conn_dialled(void *arg, const struct dialled *r)
+{
+    struct conn *c = arg;
+    c->dial = NULL;
+    if (r->outcome != EG_OPENED) {
+        tell_result(c, r->outcome, r->address, r->detail);
+        answer_undialled(c, r);
+        return;
+    }
+    socket_prepare(r->fd);
+    if (peer_new(c->eg->loop, r->fd, conn_ready, c, &c->up) < 0) {
+        conn_close(c, true);
+        return;
+    }
+    memcpy(c->up_host, c->host, sizeof c->up_host);
+    memcpy(c->up_address, r->address, sizeof c->up_address);
+    c->up_port = c->port;
+    c->up_private = c->allow_private;
+    c->up_reused = false;
+    upstream_ready(c, c->up_address);
+}
+
+void conn_dial(struct conn *c)
+{
+    const struct egress *eg = c->eg;
+    const struct dial_deps deps = {eg->loop, eg->resolver, eg->route_fd, eg->start.dial_ms};
+    up_drop(c, false);
+    c->state = CONN_DIALLING;
+    deadline_clear(&c->deadline); /* the dial has its own */
+    if (dial_new(&deps, c->host, c->port, c->allow_private, conn_dialled, c, &c->dial) < 0) {
+        conn_close(c, true);
+        return;
+    }
+    dial_start(c->dial);
+}
+
+/* Same place, judged by the same rule, and nothing was heard of it since. */
+static bool up_fits(const struct conn *c)
+{
+    char byte;
+    return !c->is_tunnel && c->up != NULL && strcmp(c->up_host, c->host) == 0 &&
+           c->up_port == c->port && c->up_private == c->allow_private &&
+           recv(c->up->fd, &byte, 1, MSG_PEEK) < 0 && errno == EAGAIN;
+}
+
+static bool port_is_own(const struct egress_start *start, uint16_t port)
+{
+    for (size_t i = 0; i < ARRAY_LEN(start->own_ports); i++)
+        if (start->own_ports[i] != 0 && start->own_ports[i] == port)
+            return true;
+    return false;
+}
+
+/* The proof's own name. */
+static void verdict_self(struct conn *c)
+{
+    c->owed = OWED_RESULT;
+    tell_result(c, EG_OPENED, "", "");
+    c->owed = OWED_NOTHING;
+    (void)str_puts(&c->out, c->is_tunnel ? "HTTP/1.1 200 Connection established\r\n\r\n"
+                                         : "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+                                           "Content-Length: 3\r\nConnection: close\r\n\r\nok\n");
+    answer_start(c);
+}
+
+static void verdict_allow(struct conn *c, const struct verdict_in *v)
+{
+    c->owed = OWED_RESULT;
+    c->allow_private = v->flags & EG_ALLOW_PRIVATE;
+    if (port_is_own(&c->eg->start, c->port)) {
+        tell_result(c, EG_OWN_PORT, "", "the port is Cordon's own");
+        verdict_deny(c, &(struct verdict_in){.reason = "own_port",
+                                             .rule = "Cordon's own ports, whatever a rule says",
+                                             .hint = NULL});
+        return;
+    }
+    if (!up_fits(c)) {
+        conn_dial(c);
+        return;
+    }
+    c->up_reused = true;
+    upstream_ready(c, c->up_address);
+}
+
+void conn_verdict(struct conn *c, uint32_t request, const struct verdict_in *v)
+{
+    if (c->state != CONN_CHECKING || c->request != request)
+        return;
+    deadline_clear(&c->deadline);
+    switch (v->verdict) {
+    case EG_ALLOW:
+        verdict_allow(c, v);
+        return;
+    case EG_ANSWER_SELF:
+        verdict_self(c);
+        return;
+    default: /* EG_DENY, and whatever is not known */
+        verdict_deny(c, v);
+        return;
+    }
+}
