@@ -2,9 +2,10 @@
 
 Started by ./lab in the second network namespace: far.py FOLDER READY_FD. Each connection is a line
 of FOLDER/connections.jsonl before a byte is answered: {"port", "at" (the address it was made to),
-"from", "n"}; each HTTP request one more: {"port", "at", "n", "request", "host", "head"}. Each
-question to the name server is a line of FOLDER/dns.jsonl: {"name", "type"}. FOLDER/far.sock takes one
-JSON line {"run": [argv], "env": {}} a connection, runs it here, and kills it when that ends.
+"from", "n"}; each HTTP request one more: {"port", "at", "n", "request", "host", "head"}; its end on
+this side another: {"port", "at", "n", "closed"}. Each question to the name server is a line of
+FOLDER/dns.jsonl: {"name", "type"}. FOLDER/far.sock takes one JSON line {"run": [argv], "env": {}} a
+connection, runs it here, and kills it when that ends.
 
 TCP ports:   80 8080  HTTP, paths below      443 echo, any bytes
   9001 reads to the end, then sends 1 MiB    9002 speaks first ("220 lab"), then echoes
@@ -29,6 +30,7 @@ FOLDER = sys.argv[1]
 LOCK = threading.Lock()
 COUNT = [0]
 CHUNK = bytes(1 << 20)
+KNOCKED = "203.0.113.99"  # lib/cordon_test/lab.py
 
 A, AAAA = 1, 28
 ZONE = {  # a list a type; a list of lists: one after the other, question by question
@@ -135,20 +137,24 @@ class DnsTcp(socketserver.BaseRequestHandler):
 
 class Handler(socketserver.BaseRequestHandler):
     def setup(self):
-        with LOCK:
-            COUNT[0] += 1
-            self.n = COUNT[0]
+        self.n = self.server.numbers.pop(self.request)
         own = self.request.getsockname()
         self.at, self.port = address(own), own[1]
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        log("connections.jsonl", port=self.port, at=self.at, n=self.n,
-            **{"from": address(self.client_address)})
 
     def handle(self):
         try:
             PORTS[self.port](self)
         except OSError:
             pass
+
+    def finish(self):
+        """The server's end is closed before it is logged."""
+        try:
+            self.request.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        log("connections.jsonl", port=self.port, at=self.at, n=self.n, closed=True)
 
     def read_all(self):
         n = 0
@@ -184,7 +190,7 @@ def silent(h):
 def closes_first(h):
     h.request.sendall(CHUNK)
     h.request.shutdown(socket.SHUT_WR)
-    log("connections.jsonl", port=h.port, n=h.n, read=h.read_all())
+    log("connections.jsonl", port=h.port, at=h.at, n=h.n, read=h.read_all())
 
 
 def source(h):
@@ -359,15 +365,31 @@ class Tcp(socketserver.ThreadingTCPServer):
     request_queue_size = 1024
 
     def server_bind(self):
+        self.numbers = {}
         self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         super().server_bind()
+
+    def process_request(self, request, client_address):
+        """Logged here, one after the other, in the order of accepting: lib/cordon_test/lab.py
+        counts on it."""
+        own = request.getsockname()
+        if own[1] in PORTS:
+            with LOCK:
+                COUNT[0] += 1
+                self.numbers[request] = n = COUNT[0]
+            log("connections.jsonl", port=own[1], at=address(own), n=n,
+                **{"from": address(client_address)})
+        if address(own) == KNOCKED:
+            self.numbers.pop(request)
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
 
     def handle_error(self, request, client_address):
         pass
 
 
-class Udp(socketserver.ThreadingUDPServer):
-    daemon_threads = True
+class Udp(socketserver.UDPServer):  # one after the other, for the same reason
     max_packet_size = 4096
 
 

@@ -227,6 +227,12 @@ class Egress:
         """Root only: the process is not dumpable, so its own user may not look."""
         return os.listdir(f"/proc/{self.child.pid}/fd")
 
+    def cpu_ticks(self, after=0):
+        """Processor time that it has used, in clock ticks, AFTER seconds from now."""
+        time.sleep(after)
+        with open(f"/proc/{self.child.pid}/stat") as f:
+            return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13]))
+
     def close(self):
         self.sock.close()
         for s in self.doors:
@@ -260,6 +266,10 @@ def read_all(s):
     except ConnectionResetError:
         out.append(b"<reset>")
     return b"".join(out)
+
+
+def body(answer):
+    return answer.split(b"\r\n\r\n", 1)[1]
 
 
 def status(answer):
