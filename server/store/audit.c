@@ -19,7 +19,7 @@ static const char SQL_ENDS_SET[] = "UPDATE audit_ends SET last_seq = ?1, last_ha
                                    " cut_seq = ?3, cut_hash = ?4, latest_at = ?5";
 static const char SQL_ADD[] =
     "INSERT INTO audit (" AUDIT_COLUMNS
-    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
 static const char SQL_RUN_ADD[] = "INSERT OR IGNORE INTO audit_runs (first_seq) VALUES (?1)";
 static const char SQL_RUNS_CUT[] = "DELETE FROM audit_runs WHERE first_seq <"
                                    " (SELECT max(first_seq) FROM audit_runs WHERE first_seq <= ?1)";
@@ -83,6 +83,36 @@ void audit_hex(const unsigned char hash[static 32], char ret[static 65])
         ret[2 * i + 1] = DIGITS[hash[i] & 15];
     }
     ret[64] = '\0';
+}
+
+/* FNV-1a of 64 bits (draft-eastlake-fnv, section 2), folded to 16, below the number of the block.
+ */
+int64_t audit_target_key(int64_t block, const char *target)
+{
+    uint64_t h = 0xcbf29ce484222325;
+    for (const char *c = target; *c; c++)
+        h = (h ^ (unsigned char)*c) * 0x100000001b3;
+    h ^= h >> 32;
+    h ^= h >> 16;
+    return block * 65536 + (int64_t)(h & 65535);
+}
+
+/* audit_target_key() in SQL, for a migration. */
+static void sql_target_key(sqlite3_context *context, int n, sqlite3_value **args)
+{
+    const char *target = n == 2 ? (const char *)sqlite3_value_text(args[1]) : NULL;
+    if (target)
+        sqlite3_result_int64(context,
+                             audit_target_key(AUDIT_BLOCK(sqlite3_value_int64(args[0])), target));
+    else
+        sqlite3_result_null(context);
+}
+
+int audit_sql_functions(struct db *db)
+{
+    return db_errno(sqlite3_create_function_v2(
+        db->sql, "audit_target_key", 2, SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY,
+        NULL, sql_target_key, NULL, NULL, NULL));
 }
 
 static const char *name_of(const char *const *names, size_t n, int i)
@@ -239,6 +269,7 @@ static int row_insert(struct db *db, const struct audit_row *row)
     bind_text(st, 14, row->enforcement);
     bind_blob(st, 15, row->prev_hash, sizeof row->prev_hash);
     bind_blob(st, 16, row->hash, sizeof row->hash);
+    bind_int(st, 17, row->target_key);
     r = db_run(db, st);
     return r == -EEXIST ? -EUCLEAN : r; /* somebody wrote beside us */
 }
@@ -281,6 +312,7 @@ static int row_add(struct db *db, const struct audit_entry *e, const json_t *bef
     id_new("aud", id);
     memcpy(row.prev_hash, ends->last_hash, sizeof row.prev_hash);
     int r = target_text(&room->target, e->target, &row.target);
+    row.target_key = audit_target_key(AUDIT_BLOCK(row.seq), row.target);
     if (r == 0)
         r = doc_text(&room->before, before, &row.before);
     if (r == 0)

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define LIMIT_DEFAULT 50
-#define RUNS_MAX      64 /* with more of them times do not bound the scan, they only filter */
+#define RUNS_MAX      256 /* with more of them times do not bound the scan, they only filter */
 
 #define SQL_PAGE(index, where)                                                                     \
     "SELECT " AUDIT_COLUMNS " FROM audit " index " WHERE " where                                   \
@@ -23,8 +23,9 @@ static const char SQL_LIST_ACTOR_ID[] =
 static const char SQL_LIST_ACTOR_KIND[] =
     SQL_PAGE("INDEXED BY audit_by_actor_kind", "actor_kind = ?1 AND");
 static const char SQL_LIST_ACTION[] = SQL_PAGE("INDEXED BY audit_by_action", "action = ?1 AND");
-static const char SQL_LIST_TARGET[] = SQL_PAGE("INDEXED BY audit_by_target", "target = ?1 AND");
-static const char SQL_LIST_OUTCOME[] = SQL_PAGE("INDEXED BY audit_by_outcome", "outcome = ?1 AND");
+static const char SQL_LIST_TARGET[] = SQL_PAGE("INDEXED BY audit_by_target", "target_key = ?1 AND");
+static const char SQL_LIST_OUTCOME[] =
+    SQL_PAGE("INDEXED BY audit_by_outcome", "outcome = ?1 AND outcome <> 1 AND");
 static const char SQL_FROM[] =
     "SELECT " AUDIT_COLUMNS " FROM audit WHERE seq >= ?1 ORDER BY seq LIMIT ?2";
 static const char SQL_AT[] = "SELECT at FROM audit WHERE seq >= ?1 ORDER BY seq LIMIT 1";
@@ -47,6 +48,7 @@ bool audit_row_read(sqlite3_stmt *st, struct audit_row *ret)
         .after = col_text(st, 11),
         .outcome = (int)col_int(st, 12),
         .enforcement = col_text(st, 13),
+        .target_key = col_int(st, 16),
     };
     *ret = row;
     return row.id && row.action && row.target && col_blob32(st, 14, ret->prev_hash) &&
@@ -61,6 +63,11 @@ struct page {
     int outcome, actor_kind; /* -1 = any */
     const char *actor_id;
     int64_t from, to; /* numbers of rows, inclusive */
+
+    json_t *items;
+    unsigned seen; /* rows looked at */
+    int64_t last_seq, next_seq;
+    bool is_over;
 };
 
 static int name_index(const char *const *names, const char *name)
@@ -141,8 +148,8 @@ static int time_bounds(struct db *db, struct page *p)
     return 0;
 }
 
-/* Along which index. */
-static int page_statement(struct db *db, const struct page *p, sqlite3_stmt **ret)
+/* Along which index; a target is looked for block by block. */
+static int page_statement(struct db *db, const struct page *p, int64_t block, sqlite3_stmt **ret)
 {
     const struct audit_query *q = p->q;
     int r;
@@ -154,7 +161,7 @@ static int page_statement(struct db *db, const struct page *p, sqlite3_stmt **re
         r = db_prepare(db, ST_AUDIT_LIST_ACTOR_ID, SQL_LIST_ACTOR_ID, ret);
     else if (q->action)
         r = db_prepare(db, ST_AUDIT_LIST_ACTION, SQL_LIST_ACTION, ret);
-    else if (p->outcome >= 0)
+    else if (p->outcome >= 0 && p->outcome != OUTCOME_OK)
         r = db_prepare(db, ST_AUDIT_LIST_OUTCOME, SQL_LIST_OUTCOME, ret);
     else if (p->actor_kind >= 0)
         r = db_prepare(db, ST_AUDIT_LIST_ACTOR_KIND, SQL_LIST_ACTOR_KIND, ret);
@@ -162,13 +169,12 @@ static int page_statement(struct db *db, const struct page *p, sqlite3_stmt **re
         r = db_prepare(db, ST_AUDIT_LIST, SQL_LIST, ret);
     if (r < 0)
         return r;
-    const char *text = q->target     ? q->target
-                       : q->session  ? q->session
-                       : p->actor_id ? p->actor_id
-                                     : q->action;
-    if (text)
+    const char *text = q->session ? q->session : p->actor_id ? p->actor_id : q->action;
+    if (q->target)
+        bind_int(*ret, 1, audit_target_key(block, q->target));
+    else if (text)
         bind_text(*ret, 1, text);
-    else if (p->outcome >= 0)
+    else if (p->outcome >= 0 && p->outcome != OUTCOME_OK)
         bind_int(*ret, 1, p->outcome);
     else if (p->actor_kind >= 0)
         bind_int(*ret, 1, p->actor_kind);
@@ -213,37 +219,52 @@ static int row_to_json(struct str *text, struct audit_row *row, json_t **ret)
     return json_object_set_new(json, "hash", json_string(hash)) < 0 ? -ENOMEM : 0;
 }
 
-static int page_fill(struct page *p, sqlite3_stmt *st, struct str *text, json_t *items,
-                     int64_t *ret_next)
+static int page_add(struct page *p, struct audit_row *row, struct str *text)
+{
+    json_t *json = NULL;
+    int r = row_to_json(text, row, &json);
+    if (r < 0) {
+        json_decref(json);
+        return r;
+    }
+    return json_array_append_new(p->items, json) < 0 ? -ENOMEM : 0;
+}
+
+/* One row more is looked for than the page holds: is there a next page? */
+static int page_fill(struct page *p, sqlite3_stmt *st, struct str *text)
 {
     size_t limit = p->q->limit ? p->q->limit : LIMIT_DEFAULT;
-    int64_t last_seq = 0;
     int r = 0;
-    for (unsigned seen = 0; (r = db_step(st)) > 0; seen++) {
+    for (; !p->is_over && (r = db_step(st)) > 0; p->seen++) {
         struct audit_row row;
         bool is_whole = audit_row_read(st, &row);
-        if (json_array_size(items) == limit || seen == AUDIT_SCAN_MAX) {
-            if (seen < AUDIT_SCAN_MAX && (!is_whole || !row_matches(p, &row)))
-                continue;
-            *ret_next = last_seq;
-            break;
+        bool matches = is_whole && row_matches(p, &row);
+        bool is_full = json_array_size(p->items) == limit;
+        if (p->seen == AUDIT_SCAN_MAX || (is_full && matches)) {
+            p->next_seq = p->last_seq;
+            p->is_over = true;
+        } else if (!is_full) {
+            p->last_seq = row.seq;
+            r = matches ? page_add(p, &row, text) : 0;
         }
-        last_seq = row.seq;
-        if (!is_whole || !row_matches(p, &row))
-            continue;
-        json_t *json = NULL;
-        r = row_to_json(text, &row, &json);
-        if (r < 0) {
-            json_decref(json);
+        if (r < 0)
             break;
-        }
-        if (json_array_append_new(items, json) < 0) {
-            r = -ENOMEM;
-            break;
-        }
     }
     db_reset(st);
     return r < 0 ? r : 0;
+}
+
+static int page_read(struct db *db, struct page *p)
+{
+    int64_t block = AUDIT_BLOCK(p->to), first = p->q->target ? AUDIT_BLOCK(p->from) : block;
+    sqlite3_stmt *st;
+    int r = 0;
+    for (; r == 0 && block >= first && !p->is_over; block--) {
+        r = page_statement(db, p, block, &st);
+        if (r == 0)
+            r = page_fill(p, st, &db->scratch.text);
+    }
+    return r;
 }
 
 int audit_list(struct db *db, const struct audit_query *q, json_t **ret_items,
@@ -262,18 +283,14 @@ int audit_list(struct db *db, const struct audit_query *q, json_t **ret_items,
     r = time_bounds(db, &p);
     if (r < 0)
         return r;
-    json_t *items = json_array();
-    int64_t next = 0;
-    sqlite3_stmt *st;
-    r = items ? page_statement(db, &p, &st) : -ENOMEM;
-    if (r == 0)
-        r = page_fill(&p, st, &db->scratch.text, items, &next);
+    p.items = json_array();
+    r = p.items ? page_read(db, &p) : -ENOMEM;
     if (r < 0) {
-        json_decref(items);
+        json_decref(p.items);
         return r;
     }
-    *ret_items = items;
-    *ret_next_seq = next;
+    *ret_items = p.items;
+    *ret_next_seq = p.next_seq;
     return 0;
 }
 
@@ -292,7 +309,9 @@ static bool row_is_good(struct db *db, const struct audit_verify *v, const struc
     char prev[65];
     unsigned char hash[32];
     audit_hex(row->prev_hash, prev);
-    return strcmp(prev, v->prev_hash) == 0 && audit_row_hash(&db->scratch.text, row, hash) == 0 &&
+    return strcmp(prev, v->prev_hash) == 0 &&
+           row->target_key == audit_target_key(AUDIT_BLOCK(row->seq), row->target) &&
+           audit_row_hash(&db->scratch.text, row, hash) == 0 &&
            memcmp(hash, row->hash, sizeof hash) == 0;
 }
 

@@ -6,7 +6,7 @@
 
 #define AUDIT_COLUMNS                                                                              \
     "seq, id, at, actor_kind, actor_id, peer_uid, action, session_id, command_id, target, before," \
-    " after, outcome, enforcement, prev_hash, hash"
+    " after, outcome, enforcement, prev_hash, hash, target_key"
 
 struct audit_row { /* texts are borrowed; NULL where the row has none */
     int64_t seq, at, peer_uid /* -1 = none */;
@@ -14,7 +14,13 @@ struct audit_row { /* texts are borrowed; NULL where the row has none */
     const char *id, *actor_id, *action, *session_id, *command_id, *target;
     const char *before, *after, *enforcement; /* canonical JSON */
     unsigned char prev_hash[32], hash[32];
+    int64_t target_key;
 };
+/* What the index of targets has: a hash of the target within its block of rows. The index of whole
+ * targets, long and in no order, would be most of what a row costs; that of the present block is
+ * small and stays in the cache. */
+#define AUDIT_BLOCK(seq) ((seq) / 4096)
+int64_t audit_target_key(int64_t block, const char *target);
 /* From the columns AUDIT_COLUMNS; borrowed until ST is stepped. False: a column has a wrong kind.
  */
 bool audit_row_read(sqlite3_stmt *st, struct audit_row *ret);

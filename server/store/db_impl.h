@@ -97,7 +97,7 @@ struct audit_ends {
 };
 
 /* Times within a run of rows may step back by so much (audit_runs in the schema). */
-#define AUDIT_RUN_SLACK_MS 1000
+#define AUDIT_RUN_SLACK_MS 10
 
 struct audit_scratch { /* the texts of the row at hand; kept, so that no row allocates */
     struct str target, before, after, enforcement, text;
@@ -163,3 +163,5 @@ void db_syncer_stop(struct db *db);
 
 /* From store/audit.c: writes the ends of the chain into the group. */
 int audit_before_commit(struct db *db);
+/* Also from there: what migrations call. */
+int audit_sql_functions(struct db *db);

@@ -270,11 +270,13 @@ static int open_sqlite(struct db *db, struct err *err)
     (void)sqlite3_db_config(db->sql, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     (void)sqlite3_db_config(db->sql, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     (void)sqlite3_db_config(db->sql, SQLITE_DBCONFIG_ENABLE_FKEY, 1, NULL);
+    if (audit_sql_functions(db) < 0)
+        return refuse(err, -ENOMEM, NULL, db->path, "out of memory");
     /* One opener: the lock is held as long as the file is open, and the index of the WAL stays in
      * memory (no -shm file). */
     return exec_sql(db,
                     "PRAGMA locking_mode = EXCLUSIVE; PRAGMA temp_store = MEMORY;"
-                    "PRAGMA cache_size = -1024; PRAGMA mmap_size = 0",
+                    "PRAGMA cache_size = -2048; PRAGMA mmap_size = 0",
                     err);
 }
 
@@ -285,6 +287,7 @@ static int set_journal(struct db *db, struct err *err)
         log_warn("store.network_fs", "journal=rollback");
     int r = exec_sql(db,
                      db->is_wal ? "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+                                  "PRAGMA wal_autocheckpoint = 4000;"
                                   "PRAGMA journal_size_limit = 16777216"
                                 : "PRAGMA journal_mode = TRUNCATE; PRAGMA synchronous = FULL",
                      err);

@@ -1,6 +1,7 @@
 #include "store_unit.h"
 
 #include "schema_sql.h"
+#include "store/audit.h"
 #include "store/records.h"
 #include <dirent.h>
 
@@ -144,6 +145,53 @@ static void wiping_is_made_up_for(void **state)
     place_done(&p);
 }
 
+/* Rows of the first schema are found by target, outcome and time, and the chain holds. */
+static void audit_of_before(void **state)
+{
+    (void)state;
+    struct place p;
+    place_make(&p);
+    open_old(&p, 2);
+    place_close(&p);
+    sql_outside(p.path,
+                "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40)"
+                " INSERT INTO audit SELECT i, 'aud_' || i, 1000000 + i * 5 - 500 * (i > 20) -"
+                " 8 * (i = 10), 0, NULL, NULL, 'a', NULL, NULL, 't' || (i % 4), NULL, NULL,"
+                " 1 + (i % 10 = 0), NULL, zeroblob(32), zeroblob(32) FROM n;"
+                "UPDATE audit_ends SET last_seq = 40, latest_at = 1000100");
+    place_open(&p);
+    json_t *items = NULL;
+    int64_t next;
+    for (int i = 0; i < 4; i++) {
+        char target[8];
+        (void)snprintf(target, sizeof target, "t%d", i);
+        struct audit_query q = {.target = target};
+        assert_int_equal(audit_list(p.db, &q, &items, &next), 0);
+        assert_int_equal(json_array_size(items), 10);
+        json_decref(items);
+    }
+    struct audit_query error = {.outcome = "error"}, ok = {.outcome = "ok"},
+                       some = {.since = 1000055, .until = 1000060};
+    assert_int_equal(audit_list(p.db, &error, &items, &next), 0);
+    assert_int_equal(json_array_size(items), 4);
+    json_decref(items);
+    assert_int_equal(audit_list(p.db, &ok, &items, &next), 0);
+    assert_int_equal(json_array_size(items), 36);
+    json_decref(items);
+    assert_int_equal(audit_list(p.db, &some, &items, &next), 0);
+    assert_int_equal(json_array_size(items), 2);
+    json_decref(items);
+    /* What comes now follows on. */
+    assert_int_equal(audit_add(p.db, &(struct audit_entry){.action = "b", .target = "t1"}), 0);
+    assert_int_equal(db_commit(p.db), 0);
+    place_close(&p);
+    sql_outside(p.path, "CREATE TABLE proof (n CHECK (n IN (1, 21)));"
+                        "INSERT INTO proof SELECT first_seq FROM audit_runs;"
+                        "CREATE TABLE two (n CHECK (n = 2));"
+                        "INSERT INTO two SELECT count(*) FROM audit_runs");
+    place_done(&p);
+}
+
 static void newer_is_refused(void **state)
 {
     (void)state;
@@ -167,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_of_variables_are_wiped),
         cmocka_unit_test(wiping_is_made_up_for),
+        cmocka_unit_test(audit_of_before),
         cmocka_unit_test(newer_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
