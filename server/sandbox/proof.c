@@ -85,6 +85,11 @@ static bool is_limited(const struct proof *p, const char *text)
     unsigned long long nproc = number_of(text, "nproc", 10, 0);
     if (p->limits.open_files != 0 && (files == 0 || files > p->limits.open_files))
         return false;
+    unsigned long long memory = number_of(text, "as", 10, 0); /* "none" is 0 too */
+    if (p->limits.memory_bytes != 0 && (memory == 0 || memory > p->limits.memory_bytes))
+        return false;
+    if (p->limits.cpu_percent != 0)
+        return false;
     return p->limits.processes == 0 || p->has_pid_limit ||
            (!p->is_root && nproc != 0 && nproc <= p->limits.processes);
 }
@@ -146,6 +151,28 @@ static void probe_text(const struct proof_probe *it, struct str *out)
     }
 }
 
+static void limit_text(struct str *out, const char *what, uint64_t n, const char *held_by)
+{
+    (void)str_printf(out, "%s%s ", out->len ? "; " : "", what);
+    if (n == 0)
+        (void)str_puts(out, "no limit set");
+    else
+        (void)str_printf(out, "%llu (%s)", (unsigned long long)n, held_by);
+}
+
+/* Which limits are set, and what holds each of them: is_limited has judged whether it does. */
+static void limits_text(const struct proof *p, struct str *out)
+{
+    const struct policy_limits *l = &p->limits;
+    limit_text(out, "processes", l->processes,
+               p->has_pid_limit ? "a session: the maximum of its pid namespace"
+               : p->is_root     ? "NOT HELD: root, and this kernel has no maximum a pid namespace"
+                                : "RLIMIT_NPROC, counted over all that this user runs");
+    limit_text(out, "open files", l->open_files, "a process: RLIMIT_NOFILE");
+    limit_text(out, "memory", l->memory_bytes, "bytes of address space a process: RLIMIT_AS");
+    limit_text(out, "cpu", l->cpu_percent, "NOT HELD in this version");
+}
+
 /* "N tried, K controls; first: …" or the probe that did not fit. */
 static void judge_check(struct proof *p, int check)
 {
@@ -165,11 +192,16 @@ static void judge_check(struct proof *p, int check)
     }
     struct str text = {0};
     const struct proof_probe *shown = wrong ? wrong : first;
-    if (shown)
-        probe_text(shown, &text);
     c->ok = n > 0 && !wrong;
-    snprintf(c->detail, sizeof c->detail, "%s%u tried, %u of them controls; %s%.200s",
-             c->ok ? "" : "failed: ", n, n_controls, wrong ? "" : "e.g. ", str_c(&text));
+    if (shown && shown->expect == EXPECT_LIMITS && shown->answered) {
+        limits_text(p, &text);
+        snprintf(c->detail, sizeof c->detail, "%s", str_c(&text));
+    } else {
+        if (shown)
+            probe_text(shown, &text);
+        snprintf(c->detail, sizeof c->detail, "%s%u tried, %u of them controls; %s%.200s",
+                 c->ok ? "" : "failed: ", n, n_controls, wrong ? "" : "e.g. ", str_c(&text));
+    }
     size_t len = strlen(c->detail);
     while (len > 0 && !utf8_is_valid(c->detail, len)) /* cut within a character */
         c->detail[--len] = '\0';

@@ -345,6 +345,17 @@ class Options(unittest.TestCase):
         out = self.ok("status", "--why")
         for check in (b"home_hidden", b"folders_reachable", b"no_privileges", b"cordon_hidden"):
             self.assertIn(check, out)
+        # Each limit, and what holds it.
+        limits = next(x for x in out.decode().splitlines() if " limits " in x)
+        self.assertRegex(limits, "processes 1024 [(](a session: the maximum of its pid namespace|"
+                                 "RLIMIT_NPROC|NOT HELD: root)")
+        self.assertIn("open files 4096 (a process: RLIMIT_NOFILE); memory no limit set", limits)
+        self.ok("settings", "set", "limits.memory_bytes", "1000000000")
+        try:
+            self.assertIn(b"memory 1000000000 (bytes of address space a process: RLIMIT_AS)",
+                          self.ok("status", "--why"))
+        finally:
+            self.ok("settings", "unset", "limits.memory_bytes")
 
     def test_serve__port(self):
         with Home() as h:
