@@ -34,6 +34,13 @@ static const char *container_of_ours(void)
     return NULL;
 }
 
+int cure_landlock(struct err *err)
+{
+    return err_set(err, -ENOTSUP, "session_refused",
+                   "add landlock to the kernel's lsm= list and restart the machine",
+                   "the kernel has no Landlock, or it is switched off");
+}
+
 void cure_namespaces(int errnum, const char *what, struct err *err)
 {
     const char *cause = errnum ? strerror(errnum) : "bubblewrap gave up";

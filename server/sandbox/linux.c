@@ -187,6 +187,8 @@ static int view_without(struct view *v, const struct wall_request *rq)
 
 static int prepare(struct wall *w, const struct wall_request *rq, struct err *err)
 {
+    if (rq->machine->landlock_abi < 1) /* never a weaker wall than the record says */
+        return cure_landlock(err);
     struct view view = {0};
     struct pack order = {.r = 0}, lockdown = {.r = 0};
     CLEANUP(freep) char *mount = NULL;

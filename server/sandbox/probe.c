@@ -185,9 +185,7 @@ static int probe_linux(const struct machine *m, struct err *err)
         return err_set(err, -ENOTSUP, "session_refused", "use Linux 5.15 or newer",
                        "the kernel is %s", m->kernel);
     if (m->landlock_abi < 1)
-        return err_set(err, -ENOTSUP, "session_refused",
-                       "add landlock to the kernel's lsm= list and restart the machine",
-                       "the kernel has no Landlock, or it is switched off");
+        return cure_landlock(err);
     if (access(m->runner, X_OK) < 0)
         return err_set(err, -ENOTSUP, "session_refused", "install Cordon again",
                        "%s cannot be started: %s", m->runner, strerror(errno));

@@ -59,7 +59,8 @@ extern const struct wall_kind WALL_LINUX, WALL_DIRECT;
 
 /* Checks the N sockets that came up as doors; negative errno with ERR. */
 int doors_check(const int *fds, size_t n, uint16_t port, struct err *err);
-/* Why this machine refuses namespaces, and what a person can do. */
+/* Why this machine refuses namespaces, or has no Landlock (-ENOTSUP), and what a person can do. */
+int cure_landlock(struct err *err);
 void cure_namespaces(int errnum, const char *what, struct err *err);
 /* /usr/bin/bwrap or /bin/bwrap, root's and changeable by root alone; NULL with ERR. */
 const char *bwrap_find(struct err *err);
