@@ -1,15 +1,11 @@
 """Start-up and the folders of a session: the cases of other systems that stop a command or leave a
 trace (1, 2, 13, 17, 22, 23, 25, 26, 34, 38, 43, 44)."""
 import os
-import pwd
 import shutil
-import socket
 import subprocess
-import threading
-import unittest
 
 import wall_lab
-from wall_lab import DRIVER, MARK, PYTHON, STOP_DRIVER, Wall, private_folders
+from wall_lab import DRIVER, PYTHON, Wall, private_folders
 
 GIT = ["git", "-c", "user.name=x", "-c", "user.email=x@invalid", "-c", "init.defaultBranch=main"]
 
@@ -180,7 +176,7 @@ class Names(Wall):
         self.addCleanup(shutil.rmtree, d, True)
         real = os.path.realpath(d)
         self.assertNotEqual(real, d)
-        for granted in (d, real):
+        for granted in (d, real) if base.startswith("/var/run") else (d,):  # a person's own link is not the system's
             done = self.walled("import os,sys\nfor p in sys.argv[1:]: open(p+'/f','a').close(); print(sorted(os.listdir(p)))\n"
                                "print(os.path.realpath('/var/run'), os.path.realpath('/bin/ls'), os.path.exists('/lib64'))",
                                d, real, rw=[granted])
