@@ -25,7 +25,7 @@ struct file_query {
 };
 #define FIELD_OF_PATH                                                                              \
     {                                                                                              \
-        "path", FIELD_STRING, offsetof(struct file_query, path), FIELD_MANDATORY, 1, 4096, NULL,   \
+        "path", FIELD_STRING, offsetof(struct file_query, path), FIELD_MANDATORY, 1, 4095, NULL,   \
             NULL                                                                                   \
     }
 static const struct field LIST_FIELDS[] = {
@@ -48,25 +48,25 @@ struct file_body {
 };
 #define AT(member) offsetof(struct file_body, member)
 static const struct field EDIT_FIELDS[] = {
-    {"path", FIELD_STRING, AT(path), FIELD_MANDATORY, 1, 4096, NULL, NULL},
+    {"path", FIELD_STRING, AT(path), FIELD_MANDATORY, 1, 4095, NULL, NULL},
     {"old", FIELD_STRING, AT(old), FIELD_MANDATORY, 1, 8 << 20, NULL, NULL},
     {"new", FIELD_STRING, AT(new), FIELD_MANDATORY, 0, 8 << 20, NULL, NULL},
     {"all", FIELD_BOOL, AT(all), 0, 0, 0, NULL, NULL},
     FIELDS_END};
 static const struct field SEARCH_FIELDS[] = {
-    {"pattern", FIELD_STRING, AT(pattern), FIELD_MANDATORY, 1, 4096, NULL, NULL},
-    {"path", FIELD_STRING, AT(path), FIELD_NULLABLE, 1, 4096, NULL, NULL},
+    {"pattern", FIELD_STRING, AT(pattern), FIELD_MANDATORY, 1, 4095, NULL, NULL},
+    {"path", FIELD_STRING, AT(path), FIELD_NULLABLE, 1, 4095, NULL, NULL},
     {"regex", FIELD_BOOL, AT(regex), 0, 0, 0, NULL, NULL},
     FIELDS_END};
 static const struct field GLOB_FIELDS[] = {
-    {"pattern", FIELD_STRING, AT(pattern), FIELD_MANDATORY, 1, 4096, NULL, NULL},
-    {"path", FIELD_STRING, AT(path), FIELD_NULLABLE, 1, 4096, NULL, NULL},
+    {"pattern", FIELD_STRING, AT(pattern), FIELD_MANDATORY, 1, 4095, NULL, NULL},
+    {"path", FIELD_STRING, AT(path), FIELD_NULLABLE, 1, 4095, NULL, NULL},
     FIELDS_END};
 static const struct field MKDIR_FIELDS[] = {
-    {"path", FIELD_STRING, AT(path), FIELD_MANDATORY, 1, 4096, NULL, NULL}, FIELDS_END};
+    {"path", FIELD_STRING, AT(path), FIELD_MANDATORY, 1, 4095, NULL, NULL}, FIELDS_END};
 static const struct field MOVE_FIELDS[] = {
-    {"from", FIELD_STRING, AT(path), FIELD_MANDATORY, 1, 4096, NULL, NULL},
-    {"to", FIELD_STRING, AT(to), FIELD_MANDATORY, 1, 4096, NULL, NULL},
+    {"from", FIELD_STRING, AT(path), FIELD_MANDATORY, 1, 4095, NULL, NULL},
+    {"to", FIELD_STRING, AT(to), FIELD_MANDATORY, 1, 4095, NULL, NULL},
     FIELDS_END};
 const struct shape EDIT_BODY = {EDIT_FIELDS, sizeof(struct file_body), NULL};
 const struct shape SEARCH_BODY = {SEARCH_FIELDS, sizeof(struct file_body), NULL};

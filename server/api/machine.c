@@ -106,8 +106,6 @@ int status_check(struct request *rq)
     struct pending *p;
     int r;
 
-    if (json_object_size(rq->json) > 0)
-        return request_bad_member(rq, "", "unknown", "the body has no members");
     p = calloc(1, sizeof *p);
     if (!p)
         return -ENOMEM;

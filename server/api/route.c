@@ -14,6 +14,9 @@
 
 #define KEY_MAX 128
 
+static const struct field NO_FIELDS[] = {FIELDS_END};
+const struct shape NO_MEMBERS = {NO_FIELDS, 1, NULL};
+
 int not_in_this_version(const json_t *value, char *ret_why, size_t n)
 {
     (void)value;
@@ -186,9 +189,7 @@ static int fields_refused(struct request *rq, const char *code)
 
 static int query_parse(struct request *rq)
 {
-    static const struct field NONE[] = {FIELDS_END};
-    static const struct shape EMPTY = {NONE, 1, NULL};
-    const struct shape *shape = rq->route->query ? rq->route->query : &EMPTY;
+    const struct shape *shape = rq->route->query ? rq->route->query : &NO_MEMBERS;
     json_t *members = json_object();
     int r;
 

@@ -37,6 +37,7 @@ struct route {
     int (*handler)(struct request *rq);
     const char *summary;
 };
+extern const struct shape NO_MEMBERS;
 extern const struct route ROUTES[]; /* ended by a row without path */
 
 void route_head(struct request *rq);

@@ -79,8 +79,6 @@ int code_create(struct request *rq)
     int64_t expires_at;
     int r;
 
-    if (json_object_size(rq->json) > 0)
-        return request_bad_member(rq, "", "unknown", "the body has no members");
     r = auth_code_new(st->auth, code, &expires_at);
     if (r < 0)
         return r;

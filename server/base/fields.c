@@ -348,6 +348,85 @@ static bool is_too_deep(const char *bytes, size_t n)
     return false;
 }
 
+/* One open bracket of a text that is read up to some byte. */
+struct open_bracket {
+    bool is_object, wants_name;
+    size_t name, name_len; /* of an object: the member's name, with its quotes */
+    unsigned index;        /* of an array */
+};
+
+static size_t string_end(const char *bytes, size_t n, size_t i)
+{
+    for (i++; i < n && bytes[i] != '"'; i++)
+        i += bytes[i] == '\\';
+    return i < n ? i : n - 1;
+}
+
+/* The brackets that are open at byte N of a text that is well formed so far; their number. */
+static unsigned open_brackets(const char *bytes, size_t n, struct open_bracket stack[DEPTH_MAX])
+{
+    unsigned depth = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct open_bracket *top = depth ? &stack[depth - 1] : NULL;
+        char c = bytes[i];
+        if (c == '"') {
+            size_t end = string_end(bytes, n, i);
+            if (top && top->wants_name) {
+                top->name = i;
+                top->name_len = end + 1 - i;
+                top->wants_name = false;
+            }
+            i = end;
+        } else if ((c == '{' || c == '[') && depth < DEPTH_MAX) {
+            stack[depth++] = (struct open_bracket){.is_object = c == '{', .wants_name = c == '{'};
+        } else if ((c == '}' || c == ']') && depth > 0) {
+            depth--;
+        } else if (c == ',' && top) {
+            top->wants_name = top->is_object;
+            top->index++;
+        }
+    }
+    return depth;
+}
+
+static void pointer_at(const char *bytes, size_t n, char *ret, size_t size)
+{
+    struct open_bracket stack[DEPTH_MAX];
+    unsigned depth = open_brackets(bytes, n, stack);
+    for (unsigned i = 0; i < depth; i++) {
+        char number[16];
+        snprintf(number, sizeof(number), "%u", stack[i].index);
+        json_t *name = stack[i].is_object ? json_loadb(bytes + stack[i].name, stack[i].name_len,
+                                                       JSON_DECODE_ANY, NULL)
+                                          : json_string(number);
+        if (name)
+            json_pointer_add(ret, size, json_string_value(name));
+        json_decref(name);
+    }
+}
+
+static json_t *refuse_text(const char *bytes, size_t n, json_error_t *why, struct err *err)
+{
+    if (json_error_code(why) == json_error_duplicate_key) {
+        char pointer[POINTER_MAX] = "";
+        size_t at = why->position > 0 && (size_t)why->position < n ? (size_t)why->position : n;
+        pointer_at(bytes, at, pointer, sizeof(pointer));
+        (void)err_member(err, -EINVAL, "body_invalid", pointer, "this member is there twice");
+        return NULL;
+    }
+    /* "… near 'what stood there'": that may be a secret. */
+    char *near = strstr(why->text, " near '"), *flag = strstr(why->text, " without JSON_");
+    if (near)
+        *near = '\0';
+    if (flag)
+        *flag = '\0';
+    CLEANUP(str_done) struct str text = {.max = 400};
+    (void)str_put_escaped(&text, why->text, strlen(why->text));
+    (void)err_set(err, -EINVAL, "json_invalid", NULL, "line %d, column %d: %s", why->line,
+                  why->column, str_c(&text));
+    return NULL;
+}
+
 json_t *json_strict_parse(const char *bytes, size_t n, struct err *err)
 {
     if (is_too_deep(bytes, n)) {
@@ -356,16 +435,5 @@ json_t *json_strict_parse(const char *bytes, size_t n, struct err *err)
     }
     json_error_t why;
     json_t *value = json_loadb(bytes, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
-    if (value)
-        return value;
-    bool is_duplicate = json_error_code(&why) == json_error_duplicate_key;
-    /* "… near 'what stood there'": that may be a secret. A name that is there twice is none. */
-    char *near = is_duplicate ? NULL : strstr(why.text, " near '");
-    if (near)
-        *near = '\0';
-    CLEANUP(str_done) struct str text = {.max = 400};
-    (void)str_put_escaped(&text, why.text, strlen(why.text));
-    (void)err_set(err, -EINVAL, is_duplicate ? "body_invalid" : "json_invalid", NULL,
-                  "line %d, column %d: %s", why.line, why.column, str_c(&text));
-    return NULL;
+    return value ? value : refuse_text(bytes, n, &why, err);
 }
