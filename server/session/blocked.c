@@ -1,7 +1,9 @@
 /* Runs in: daemon. Reads: hostile (hosts come through the egress, canonical by now).
  * May block: no. */
-#include "session/parts.h"
+#include "session/command_parts.h"
 #include "store/records.h"
+#include <stdio.h>
+#include <string.h>
 
 /* One refused connection: counted for the session and for each command that runs, as nothing tells
  * which of them it was; recorded once. */
@@ -19,4 +21,56 @@ void session_blocked(struct session *s, const char *host, uint16_t port, const c
     session_audit(s, NULL, "site.blocked", target,
                   json_pack("{s:s, s:s}", "reason", reason, "rule", rule), OUTCOME_REFUSED);
     session_touched(s);
+}
+
+static struct blocked_host *blocked_at(struct command *c, const char *host, uint16_t port,
+                                       const char *reason)
+{
+    for (size_t i = 0; i < c->n_blocked; i++)
+        if (c->blocked[i].port == port && strcmp(c->blocked[i].host, host) == 0 &&
+            strcmp(c->blocked[i].reason, reason) == 0)
+            return &c->blocked[i];
+    if (c->n_blocked == COMMAND_BLOCKED_MAX)
+        return NULL;
+    struct blocked_host *grown = realloc(c->blocked, (c->n_blocked + 1) * sizeof *grown);
+    if (!grown)
+        return NULL;
+    c->blocked = grown;
+    struct blocked_host *b = &grown[c->n_blocked++];
+    memset(b, 0, sizeof *b);
+    (void)snprintf(b->host, sizeof b->host, "%s", host);
+    (void)snprintf(b->reason, sizeof b->reason, "%s", reason);
+    b->port = port;
+    return b;
+}
+
+static void note_blocked(struct command *c, const char *host, uint16_t port, const char *reason)
+{
+    json_t *note = json_pack("{s:s, s:s, s:i, s:s}", "kind", "blocked", "host", host, "port",
+                             (int)port, "reason", reason);
+    char *text = json_dumps(note, JSON_COMPACT);
+    if (text && c->spool)
+        (void)spool_note(c->spool, clock_now_ms() - c->started_ms, text);
+    free(text);
+    json_decref(note);
+    watched_notify(&c->watched);
+}
+
+void command_blocked(struct command *c, const char *host, uint16_t port, const char *reason,
+                     const char *rule, const char *hint)
+{
+    struct blocked_host *b = blocked_at(c, host, port, reason);
+    if (!b)
+        return;
+    if (b->count++ == 0) {
+        b->rule = strdup(rule);
+        b->hint = strdup(hint);
+        note_blocked(c, host, port, reason); /* once a host: a busy retry fills no spool */
+    }
+    struct blocked_row row = {.session_id = c->session->id,
+                              .command_id = c->id,
+                              .host = host,
+                              .reason = reason,
+                              .port = port};
+    (void)blocked_count(c->session->ss->deps.db, &row);
 }

@@ -1,20 +1,15 @@
-/* Runs in: daemon. Reads: hostile (frames of a command's supervisor). May block: no.
+/* Runs in: daemon. Reads: trusted. May block: briefly (a file is made for its output).
  *
  * The life of one command: queued -> starting -> running -> exited | killed | timed_out | failed |
  * lost. It ends when its process ends; what it left running is its tail, which lives until the
  * session ends. */
-#include "base/log.h"
 #include "session/command_parts.h"
-#include "store/records.h"
-#include "wire/msg.h"
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
 #define OUTPUT_CAP_MAX ((int64_t)1 << 30)
 #define OUTPUT_CAP_MIN ((int64_t)64 << 10)
-#define TARGET_BYTES   512 /* of the words, in an audit row */
 
 /* ---- References and lists ---------------------------------------------------------------------
  */
@@ -109,444 +104,18 @@ struct command *command_find(struct session *s, const char *id)
     return NULL;
 }
 
-static void unlist(struct command *c)
+void command_unlist(struct command *c)
 {
     for (struct command **at = &c->session->commands; *at; at = &(*at)->next) {
         if (*at != c)
             continue;
+        struct generation *g = TAKE(c->generation);
         *at = c->next;
         command_unref(c);
+        if (g)
+            generation_left(g);
         return;
     }
-}
-
-/* ---- Records ----------------------------------------------------------------------------------
- */
-
-static int put_record(struct command *c)
-{
-    json_t *doc = command_to_json(c);
-    if (!doc)
-        return -ENOMEM;
-    struct record r = {.kind = RECORD_COMMAND,
-                       .id = c->id,
-                       .session_id = c->session->id,
-                       .state = COMMAND_STATE_NAMES[c->state],
-                       .tier = TIER_NAMES[c->session->tier],
-                       .text = json_string_value(json_object_get(doc, "display")),
-                       .doc = doc};
-    int rc = 0;
-    if (command_is_ended(c))
-        sessions_record(c->session->ss, &r);
-    else
-        rc = record_put(c->session->ss->deps.db, &r);
-    json_decref(doc);
-    return rc;
-}
-
-/* The first words, never cut in the middle of a character. */
-static void put_target(const struct command *c, char ret[static TARGET_BYTES])
-{
-    struct str text = {0};
-    for (size_t i = 0; i < c->argv.n && text.len < TARGET_BYTES; i++)
-        (void)str_printf(&text, "%s%s", i ? " " : "", c->argv.items[i]);
-    const char *from = c->shell ? c->shell : str_c(&text);
-    size_t n = strlen(from);
-    if (n >= TARGET_BYTES)
-        for (n = TARGET_BYTES - 1; n > 0 && ((unsigned char)from[n] & 0xc0) == 0x80; n--)
-            ;
-    memcpy(ret, from, n);
-    ret[n] = '\0';
-    str_done(&text);
-}
-
-static json_t *ended_after(const struct command *c)
-{
-    json_t *after = json_pack("{s:s, s:I}", "state", COMMAND_STATE_NAMES[c->state], "elapsed_ms",
-                              (json_int_t)(c->ended_ms - c->started_ms));
-    if (c->has_result)
-        (void)json_object_set_new(after, c->result.is_signaled ? "signal" : "exit_code",
-                                  json_integer(c->result.code));
-    if (c->n_blocked)
-        (void)json_object_set_new(after, "blocked", json_integer((json_int_t)c->n_blocked));
-    return after;
-}
-
-static int put_audit(struct command *c, const char *action, json_t *take_after,
-                     enum outcome outcome)
-{
-    char target[TARGET_BYTES];
-    put_target(c, target);
-    struct audit_entry e = {.actor = &c->actor,
-                            .action = action,
-                            .session_id = c->session->id,
-                            .command_id = c->id,
-                            .target = target,
-                            .take_after = take_after,
-                            .outcome = outcome,
-                            .enforcement = c->enforcement};
-    return audit_add(c->session->ss->deps.db, &e);
-}
-
-/* ---- The end ----------------------------------------------------------------------------------
- */
-
-static void sink_gone(struct output *o, void *arg)
-{
-    struct session *s = arg;
-    for (struct output **at = &s->sinks; *at; at = output_next(*at)) {
-        if (*at != o)
-            continue;
-        *at = *output_next(o);
-        s->n_sinks--;
-        return;
-    }
-}
-
-static void let_go_of_output(struct command *c)
-{
-    struct session *s = c->session;
-    struct output *o = TAKE(c->output);
-    if (!o)
-        return;
-    if (output_is_over(o) || s->n_sinks >= SESSION_SINKS || s->down >= DOWN_REMOVE) {
-        output_close(o);
-        return;
-    }
-    output_to_sink(o, sink_gone, s);
-    *output_next(o) = s->sinks;
-    s->sinks = o;
-    s->n_sinks++;
-}
-
-static void end_spool(struct command *c)
-{
-    json_t *doc = json_pack("{s:s}", "state", COMMAND_STATE_NAMES[c->state]);
-    if (!c->spool) {
-        json_decref(doc);
-        return;
-    }
-    if (c->state == COMMAND_FAILED)
-        (void)json_object_set_new(doc, "start_error", command_start_error_json(c));
-    else
-        (void)json_object_set_new(doc, "result", command_result_json(c));
-    char *text = json_dumps(doc, JSON_COMPACT);
-    uint64_t at = c->started_ms ? c->ended_ms - c->started_ms : 0;
-    int r = text ? spool_end(c->spool, at, text) : -ENOMEM;
-    if (r < 0)
-        log_warn("command.spool", "command=%s errno=%d", c->id, -r);
-    free(text);
-    json_decref(doc);
-    c->output_counts = json_pack("{s:I, s:I, s:i, s:I, s:I}", "stdout_bytes",
-                                 (json_int_t)spool_bytes(c->spool, SPOOL_STDOUT), "stderr_bytes",
-                                 (json_int_t)spool_bytes(c->spool, SPOOL_STDERR), "pty_bytes", 0,
-                                 "dropped_bytes", (json_int_t)spool_dropped(c->spool), "next_seq",
-                                 (json_int_t)spool_next_seq(c->spool));
-    spool_free(TAKE(c->spool));
-}
-
-static void keep_tail(struct command *c)
-{
-    struct session *s = c->session;
-    if (c->ch.fd < 0 || c->ch.is_ended) {
-        unlist(c);
-        return;
-    }
-    c->has_tail = true;
-    if (++s->n_tails > SESSION_TAILS) /* more than a session may leave behind */
-        (void)command_send_signal(c, SIGKILL, SIGNAL_TO_TREE);
-}
-
-static void finish(struct command *c, enum command_state state)
-{
-    struct session *s = c->session;
-    if (command_is_ended(c))
-        return;
-    unsigned *count = c->state == COMMAND_QUEUED ? &s->n_queued : &s->n_running;
-    (*count)--;
-    c->state = state;
-    c->ended_at = clock_wall_ms();
-    c->ended_ms = clock_now_ms();
-    if (!c->started_ms)
-        c->started_ms = c->ended_ms;
-    deadline_clear(&c->deadline);
-    command_input_close(c);
-    let_go_of_output(c);
-    end_spool(c);
-    if (put_audit(c, "command.ended", ended_after(c),
-                  state == COMMAND_EXITED ? OUTCOME_OK : OUTCOME_ERROR) < 0)
-        log_error("audit.lost", "action=command.ended command=%s", c->id);
-    (void)put_record(c);
-    command_ref(c);
-    keep_tail(c);
-    watched_notify(&c->watched);
-    session_touched(s);
-    command_unref(c);
-    sessions_command_ended(s->ss);
-    if (s->down == DOWN_TERM)
-        session_step(s);
-}
-
-/* Why it ended, once its process has and its output is read. */
-static enum command_state end_state(const struct command *c)
-{
-    if (c->is_timed_out)
-        return COMMAND_TIMED_OUT;
-    if (!c->has_result)
-        return c->session->wants_stop || c->is_stopped ? COMMAND_KILLED : COMMAND_LOST;
-    return c->is_stopped || c->result.is_signaled ? COMMAND_KILLED : COMMAND_EXITED;
-}
-
-void command_output_finished(void *arg)
-{
-    struct command *c = arg;
-    finish(c, end_state(c));
-}
-
-/* It never ran. */
-static void fail_start(struct command *c, enum start_stage stage, uint32_t error)
-{
-    c->start_stage = stage;
-    c->start_errno = (int)error;
-    finish(c, COMMAND_FAILED);
-}
-
-/* The end of its process was not told: the wall went down. */
-static void cut_off(struct command *c)
-{
-    if (!c->has_result && c->session->wants_stop) {
-        c->result.is_signaled = true;
-        c->result.code = SIGKILL;
-    }
-    if (c->output)
-        output_finish(c->output); /* reads what is there; finish() may come now or soon */
-}
-
-int command_start_failed(struct session *s, uint32_t id, enum start_stage stage, uint32_t error)
-{
-    for (struct command *c = s->commands; c; c = c->next) {
-        if (c->start_id != id || !command_is_running(c) || c->has_result)
-            continue;
-        channel_stop(&c->ch);
-        fail_start(c, stage, error);
-        return 0;
-    }
-    return -EBADMSG;
-}
-
-/* ---- What its supervisor says -----------------------------------------------------------------
- */
-
-static int take_started(struct command *c, struct unpack *u)
-{
-    (void)unpack_u32(u);
-    int r = unpack_end(u);
-    if (r < 0 || c->state != COMMAND_STARTING)
-        return -EBADMSG;
-    c->state = COMMAND_RUNNING;
-    watched_notify(&c->watched);
-    return 0;
-}
-
-static int take_failed(struct command *c, struct unpack *u)
-{
-    uint8_t stage = unpack_u8(u);
-    uint32_t error = unpack_u32(u);
-    int r = unpack_end(u);
-    if (r < 0 || c->state != COMMAND_STARTING || stage > START_AT_LIMIT)
-        return -EBADMSG;
-    channel_stop(&c->ch);
-    fail_start(c, (enum start_stage)stage, error);
-    return 0;
-}
-
-static const char *limit_hit(const struct command *c)
-{
-    if (c->is_timed_out)
-        return "time";
-    if (c->is_output_lost)
-        return "output";
-    if (c->result.is_signaled && c->result.code == SIGXCPU)
-        return "cpu";
-    if (c->result.is_signaled && c->result.code == SIGXFSZ)
-        return "files";
-    return NULL;
-}
-
-static int take_exit(struct command *c, struct unpack *u)
-{
-    struct command_result *res = &c->result;
-    uint8_t signaled = unpack_u8(u);
-    uint32_t code = unpack_u32(u);
-    res->cpu_us = unpack_u64(u);
-    res->max_rss_bytes = unpack_u64(u);
-    CLEANUP(freep) char *cwd = unpack_str(u, PATH_MAX);
-    int r = unpack_end(u);
-    if (r < 0 || c->state != COMMAND_RUNNING || c->has_result || signaled > 1 || code > 255)
-        return -EBADMSG;
-    c->has_result = true;
-    res->is_signaled = signaled;
-    res->code = (int)code;
-    res->cwd = TAKE(cwd);
-    res->limit = limit_hit(c);
-    output_finish(c->output);
-    return 0;
-}
-
-int command_got(struct channel *ch, const struct frame *f)
-{
-    struct command *c = container_of(ch, struct command, ch);
-    struct unpack u = unpack_from(f->payload, f->len);
-    switch (f->kind) {
-    case M_CMD_STARTED:
-        return take_started(c, &u);
-    case M_CMD_FAILED:
-        return take_failed(c, &u);
-    case M_CMD_EXIT:
-        return take_exit(c, &u);
-    case M_CMD_GONE:
-        return f->len == 0 && c->has_result ? 0 : -EBADMSG; /* the end of file follows */
-    default:
-        return -EBADMSG;
-    }
-}
-
-void command_channel_ended(struct channel *ch, int r)
-{
-    struct command *c = container_of(ch, struct command, ch);
-    struct session *s = c->session;
-    if (r < 0 && r != -ECONNRESET) {
-        struct err err = {0};
-        err_set(&err, r, "session_refused", "see the daemon's log",
-                "a command's supervisor sent nonsense");
-        session_fail(s, &err);
-        return;
-    }
-    if (c->has_tail) {
-        c->has_tail = false;
-        s->n_tails--;
-        unlist(c);
-        if (s->down == DOWN_TERM)
-            session_step(s);
-        return;
-    }
-    if (!command_is_ended(c) && !c->has_result)
-        cut_off(c);
-}
-
-void command_wrote(void *arg)
-{
-    struct command *c = arg;
-    c->last_output_ms = clock_now_ms();
-    watched_notify(&c->watched);
-}
-
-void command_output_failed(int r, void *arg)
-{
-    struct command *c = arg;
-    log_warn("command.output", "command=%s errno=%d", c->id, -r);
-    c->is_output_lost = true;
-    (void)command_stop(c, c->kill_grace_ms, NULL);
-}
-
-/* ---- Signals and clocks -----------------------------------------------------------------------
- */
-
-int command_send_signal(struct command *c, int signo, enum signal_to to)
-{
-    CLEANUP(pack_done) struct pack p = {0};
-    pack_u32(&p, (uint32_t)signo);
-    pack_u8(&p, (uint8_t)to);
-    return channel_send(&c->ch, M_CMD_SIGNAL, &p, NULL, 0);
-}
-
-static void set_clock(struct command *c)
-{
-    uint64_t now = clock_now_ms(), next = UINT64_MAX;
-    if (!command_is_running(c))
-        return;
-    if (c->kill_at_ms)
-        next = c->kill_at_ms;
-    if (!c->is_timed_out && c->timeout_ms > 0 && c->started_ms + (uint64_t)c->timeout_ms < next)
-        next = c->started_ms + (uint64_t)c->timeout_ms;
-    if (!c->is_timed_out && c->idle_timeout_ms > 0 &&
-        c->last_output_ms + (uint64_t)c->idle_timeout_ms < next)
-        next = c->last_output_ms + (uint64_t)c->idle_timeout_ms;
-    if (next == UINT64_MAX) {
-        deadline_clear(&c->deadline);
-        return;
-    }
-    deadline_set(&c->deadline, next > now ? next - now : 0);
-}
-
-/* TERM to the whole tree, KILL after GRACE_MS. */
-static void begin_stop(struct command *c, int64_t grace_ms)
-{
-    uint64_t at = clock_now_ms() + (uint64_t)grace_ms;
-    if (grace_ms > 0)
-        (void)command_send_signal(c, SIGTERM, SIGNAL_TO_TREE);
-    if (!c->kill_at_ms || at < c->kill_at_ms)
-        c->kill_at_ms = at;
-    set_clock(c);
-}
-
-static bool has_passed(uint64_t since, int64_t ms, uint64_t now)
-{
-    return ms > 0 && now >= since + (uint64_t)ms;
-}
-
-static void clock_passed(struct deadline *d)
-{
-    struct command *c = container_of(d, struct command, deadline);
-    uint64_t now = clock_now_ms();
-    if (!command_is_running(c) || c->has_result)
-        return;
-    if (c->is_unsent) {
-        fail_start(c, START_AT_LIMIT, (uint32_t)c->start_errno);
-        return;
-    }
-    if (c->kill_at_ms && now >= c->kill_at_ms) {
-        (void)command_send_signal(c, SIGKILL, SIGNAL_TO_TREE);
-        c->kill_at_ms = now + 1000; /* again, until its end is told */
-    }
-    if (!c->is_timed_out && (has_passed(c->started_ms, c->timeout_ms, now) ||
-                             has_passed(c->last_output_ms, c->idle_timeout_ms, now))) {
-        c->is_timed_out = true;
-        begin_stop(c, c->kill_grace_ms);
-    }
-    set_clock(c);
-}
-
-static int check_alive(const struct command *c, struct err *err)
-{
-    if (!command_is_ended(c) && !c->has_result)
-        return 0;
-    return err_set(err, -ESTALE, "command_ended", NULL, "the command is %s",
-                   COMMAND_STATE_NAMES[c->state]);
-}
-
-int command_signal(struct command *c, int signo, bool to_group, struct err *err)
-{
-    int r = check_alive(c, err);
-    if (r < 0)
-        return r;
-    if (c->state == COMMAND_QUEUED)
-        return err_set(err, -EAGAIN, "command_ended", "wait until it runs", "it has not started");
-    r = command_send_signal(c, signo, to_group ? SIGNAL_TO_GROUP : SIGNAL_TO_LEADER);
-    return r < 0 ? err_set(err, r, "internal", NULL, "the signal could not be sent") : 0;
-}
-
-int command_stop(struct command *c, int64_t grace_ms, struct err *err)
-{
-    int r = check_alive(c, err);
-    if (r < 0)
-        return r;
-    c->is_stopped = true;
-    if (c->state == COMMAND_QUEUED)
-        finish(c, COMMAND_KILLED);
-    else
-        begin_stop(c, grace_ms < 0 ? c->kill_grace_ms : grace_ms);
-    return 0;
 }
 
 /* ---- Making one -------------------------------------------------------------------------------
@@ -606,9 +175,9 @@ static int record_start(struct command *c, struct err *err)
 {
     int r = 0;
     if (c->state == COMMAND_STARTING)
-        r = put_audit(c, "command.started", NULL, OUTCOME_OK);
+        r = command_put_audit(c, "command.started", NULL, OUTCOME_OK);
     if (r == 0)
-        r = put_record(c);
+        r = command_put_record(c);
     if (r == 0)
         r = db_commit(c->session->ss->deps.db);
     return r < 0 ? err_set(err, r, "disk_full", "free some space for the state folder",
@@ -636,7 +205,7 @@ static struct command *command_alloc(struct session *s, const struct actor *acto
     channel_init(&c->ch);
     command_input_init(c);
     closing_init(&c->closing, command_free);
-    deadline_init(s->ss->deps.loop, &c->deadline, &c->closing, clock_passed);
+    deadline_init(s->ss->deps.loop, &c->deadline, &c->closing, command_clock_passed);
     return c;
 }
 
@@ -665,6 +234,14 @@ static int prepare(struct command *c, const struct command_spec *spec, struct er
     return r;
 }
 
+static void enter(struct command *c)
+{
+    struct session *s = c->session;
+    s->n_running++;
+    c->generation = s->now;
+    c->generation->n_users++;
+}
+
 static void list(struct command *c)
 {
     struct session *s = c->session;
@@ -673,7 +250,7 @@ static void list(struct command *c)
     if (c->state == COMMAND_QUEUED)
         s->n_queued++;
     else
-        s->n_running++;
+        enter(c);
 }
 
 /* A failure is told on the loop, so that whoever made the command gets to see it first. */
@@ -686,7 +263,7 @@ static void start_now(struct command *c)
         c->start_errno = -r;
         deadline_set(&c->deadline, 0);
     } else {
-        set_clock(c);
+        command_set_clock(c);
     }
     session_touched(c->session);
 }
@@ -724,18 +301,26 @@ static struct command *oldest_queued(struct session *s)
     return found;
 }
 
+/* One that waited gets the environment of the wall that it starts in. */
+static bool set_off_queued(struct command *c)
+{
+    struct err err = {0};
+    set_off(c);
+    strv_done(&c->start_argv);
+    strv_done(&c->start_env);
+    json_decref(c->enforcement);
+    c->enforcement = session_enforcement(c->session);
+    return command_words(c, &err) == 0 && record_start(c, &err) == 0;
+}
+
 void session_commands_ready(struct session *s)
 {
     struct command *c;
-    while (s->state == SESSION_READY && (c = oldest_queued(s))) {
-        struct err err = {0};
+    while (s->state == SESSION_READY && s->n_running < SESSION_COMMANDS && (c = oldest_queued(s))) {
         s->n_queued--;
-        s->n_running++;
-        set_off(c);
-        json_decref(c->enforcement);
-        c->enforcement = session_enforcement(s);
-        if (record_start(c, &err) < 0) {
-            fail_start(c, START_AT_LIMIT, ENOSPC);
+        enter(c);
+        if (!set_off_queued(c)) {
+            command_fail_start(c, START_AT_LIMIT, ENOSPC);
             continue;
         }
         start_now(c);
@@ -743,19 +328,26 @@ void session_commands_ready(struct session *s)
     }
 }
 
+void session_commands_refuse(struct session *s)
+{
+    struct command *c;
+    while ((c = oldest_queued(s)))
+        command_fail_start(c, START_AT_WALL, ECANCELED);
+}
+
 static void over(struct command *c)
 {
     struct session *s = c->session;
     if (c->state == COMMAND_QUEUED && !s->wants_stop) {
-        fail_start(c, START_AT_WALL, ECANCELED);
+        command_fail_start(c, START_AT_WALL, ECANCELED);
         return;
     }
     if (!command_is_ended(c)) {
         command_ref(c);
         channel_stop(&c->ch);
         if (c->state != COMMAND_QUEUED)
-            cut_off(c);
-        finish(c, c->state == COMMAND_QUEUED ? COMMAND_KILLED : end_state(c));
+            command_cut_off(c);
+        command_finish(c, c->state == COMMAND_QUEUED ? COMMAND_KILLED : command_end_state(c));
         command_unref(c);
         return;
     }
@@ -764,17 +356,26 @@ static void over(struct command *c)
         c->has_tail = false;
         s->n_tails--;
     }
-    unlist(c);
+    command_unlist(c);
 }
 
-void session_commands_over(struct session *s)
+static struct command *first_of(struct session *s, const struct generation *g)
 {
-    while (s->commands) {
-        struct command *c = s->commands;
+    struct command *c = s->commands;
+    while (c && g && c->generation != g)
+        c = c->next;
+    return c;
+}
+
+void session_commands_over(struct session *s, struct generation *g)
+{
+    for (struct command *c; (c = first_of(s, g));) {
         over(c);
-        if (s->commands == c) /* it must not stay */
-            unlist(c);
+        if (first_of(s, g) == c) /* it must not stay */
+            command_unlist(c);
     }
+    if (g)
+        return;
     while (s->sinks) {
         struct output *o = s->sinks;
         s->sinks = *output_next(o);
@@ -783,54 +384,11 @@ void session_commands_over(struct session *s)
     s->n_sinks = 0;
 }
 
-static struct blocked_host *blocked_at(struct command *c, const char *host, uint16_t port,
-                                       const char *reason)
+void session_commands_stop(struct session *s, struct generation *g)
 {
-    for (size_t i = 0; i < c->n_blocked; i++)
-        if (c->blocked[i].port == port && strcmp(c->blocked[i].host, host) == 0 &&
-            strcmp(c->blocked[i].reason, reason) == 0)
-            return &c->blocked[i];
-    if (c->n_blocked == COMMAND_BLOCKED_MAX)
-        return NULL;
-    struct blocked_host *grown = realloc(c->blocked, (c->n_blocked + 1) * sizeof *grown);
-    if (!grown)
-        return NULL;
-    c->blocked = grown;
-    struct blocked_host *b = &grown[c->n_blocked++];
-    memset(b, 0, sizeof *b);
-    (void)snprintf(b->host, sizeof b->host, "%s", host);
-    (void)snprintf(b->reason, sizeof b->reason, "%s", reason);
-    b->port = port;
-    return b;
-}
-
-static void note_blocked(struct command *c, const char *host, uint16_t port, const char *reason)
-{
-    json_t *note = json_pack("{s:s, s:s, s:i, s:s}", "kind", "blocked", "host", host, "port",
-                             (int)port, "reason", reason);
-    char *text = json_dumps(note, JSON_COMPACT);
-    if (text && c->spool)
-        (void)spool_note(c->spool, clock_now_ms() - c->started_ms, text);
-    free(text);
-    json_decref(note);
-    watched_notify(&c->watched);
-}
-
-void command_blocked(struct command *c, const char *host, uint16_t port, const char *reason,
-                     const char *rule, const char *hint)
-{
-    struct blocked_host *b = blocked_at(c, host, port, reason);
-    if (!b)
-        return;
-    if (b->count++ == 0) {
-        b->rule = strdup(rule);
-        b->hint = strdup(hint);
-        note_blocked(c, host, port, reason); /* once a host: a busy retry fills no spool */
-    }
-    struct blocked_row row = {.session_id = c->session->id,
-                              .command_id = c->id,
-                              .host = host,
-                              .reason = reason,
-                              .port = port};
-    (void)blocked_count(c->session->ss->deps.db, &row);
+    for (struct command *c = s->commands; c; c = c->next)
+        if (c->generation == g && command_is_ended(c))
+            (void)command_send_signal(c, SIGKILL, SIGNAL_TO_TREE); /* what it left running */
+        else if (c->generation == g)
+            (void)command_stop(c, -1, NULL);
 }

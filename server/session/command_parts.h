@@ -1,6 +1,7 @@
 /* What one command is made of: shared by the command files of this room only. command.c its life ·
- * command_start.c what it is started with · command_input.c standard input · command_json.c the
- * resource. */
+ * command_start.c what it is started with · command_input.c standard input · command_clock.c
+ * signals and time-outs · command_end.c its end · command_record.c, command_json.c what is told of
+ * it. */
 #pragma once
 #include "session/channel.h"
 #include "session/output.h"
@@ -36,6 +37,9 @@ struct command {
     struct command *next; /* in its session, newest first */
     unsigned refs;
     struct session *session; /* a reference */
+    /* The sandbox it runs in, or left something running in: counted there; NULL before and after.
+     */
+    struct generation *generation;
     struct closing closing;
     struct deadline deadline;
     struct channel ch; /* to its supervisor */
@@ -78,6 +82,23 @@ struct command {
     json_t *output_counts; /* once the spool is closed */
 };
 extern const char *const START_STAGE_NAMES[];
+void command_unlist(struct command *c); /* may free it */
+
+int command_put_record(struct command *c);
+int command_put_audit(struct command *c, const char *action, json_t *take_after,
+                      enum outcome outcome);
+json_t *command_ended_after(const struct command *c); /* for the row of its end */
+
+/* Its end, once: recorded, told to who watches; a tail is kept. */
+void command_finish(struct command *c, enum command_state state);
+/* Why it ended, once its process has and its output is read. */
+enum command_state command_end_state(const struct command *c);
+void command_fail_start(struct command *c, enum start_stage stage, uint32_t error); /* never ran */
+void command_cut_off(
+    struct command *c); /* the wall went down: the end of its process is not told */
+
+void command_set_clock(struct command *c);
+void command_clock_passed(struct deadline *d);
 
 /* The arguments and the environment it is started with, checked, into start_argv and start_env. */
 int command_words(struct command *c, struct err *err);

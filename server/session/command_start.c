@@ -27,7 +27,7 @@ int command_check_cwd(const struct command *c, const char *asked, char **ret, st
     if (r < 0)
         return err_member(err, r, "body_invalid", "/cwd", "not a path");
     bool inside = s->provider == PROVIDER_DIRECT ||
-                  pathset_match(&s->policy.paths, path, NULL) != PATH_DENY ||
+                  pathset_match(&session_policy(s)->paths, path, NULL) != PATH_DENY ||
                   is_spelled_folder(s, path);
     if (!inside) {
         err_member(err, -EINVAL, "body_invalid", "/cwd", "%s is not inside the session's wall",
@@ -98,7 +98,7 @@ static int add_own_env(const struct command *c, struct strv *ret, struct err *er
 
 static int make_env(const struct command *c, struct strv *ret, struct err *err)
 {
-    const struct strv *base = &c->session->policy.env;
+    const struct strv *base = &session_policy(c->session)->env;
     for (size_t i = 0; i < base->n; i++) {
         if (is_overridden(c, base->items[i]))
             continue;
@@ -172,7 +172,10 @@ static int take_fd(int *fd)
 static int send_start(struct command *c, const struct ends *e)
 {
     struct session *s = c->session;
-    c->start_id = runner_link_new_id(s->runner);
+    struct runner_link *runner = c->generation->runner;
+    if (!runner)
+        return -EPIPE;
+    c->start_id = runner_link_new_id(runner);
     struct runner_start st = {
         .id = c->start_id,
         .flags = c->stdin_pipe ? 0 : START_STDIN_NULL,
@@ -181,7 +184,7 @@ static int send_start(struct command *c, const struct ends *e)
         .cwd = c->cwd,
         .umask = s->ss->umask,
         .fds = {c->stdin_pipe ? e->input[0] : s->ss->null_fd, e->out[1], e->err[1], e->channel[1]}};
-    return runner_link_start(s->runner, &st);
+    return runner_link_start(runner, &st);
 }
 
 static const uint8_t KINDS[] = {M_CMD_STARTED, M_CMD_FAILED, M_CMD_EXIT, M_CMD_GONE, 0};

@@ -32,6 +32,7 @@ struct egress_link {
     struct channel ch;
     struct child child;
     struct session *s;
+    struct generation *g; /* the sandbox whose way out it is */
     struct request *requests;
     size_t n_requests;
     bool is_ready, is_closing;
@@ -68,18 +69,19 @@ static void link_free(struct closing *closing)
 static void way_out_is(struct egress_link *l, enum way_out state, const char *why)
 {
     struct session *s = l->s;
-    if (l->is_closing || s->way_out == WAY_DEAD)
+    struct generation *g = l->g;
+    if (l->is_closing || g->way_out == WAY_DEAD)
         return;
-    s->way_out = state;
+    g->way_out = state;
     if (why && *why) {
-        free(s->way_out_why);
-        s->way_out_why = strdup(why);
+        free(g->way_out_why);
+        g->way_out_why = strdup(why);
     }
     if (state == WAY_DEAD) {
         log_warn("egress.dead", "session=%s why=%s", s->id, why ? why : "");
         channel_stop(&l->ch);
         child_kill(&l->child, SIGKILL);
-        if (s->state == SESSION_READY) {
+        if (g == s->now && g->state == GEN_PROVED) {
             session_warn(s, "proxy_off",
                          "the egress ended: no network until the session is "
                          "verified again or a new one is made");
@@ -87,7 +89,7 @@ static void way_out_is(struct egress_link *l, enum way_out state, const char *wh
             session_changed(s);
         }
     }
-    session_step(s);
+    generation_step(g);
 }
 
 /* ---- Requests under way -----------------------------------------------------------------------
@@ -159,17 +161,19 @@ static void deny_unlisted(const char *host, uint16_t port, struct verdict_out *o
 }
 
 /* Every path that does not reach an explicit allow is DENY (0). */
-static void judge(struct session *s, const char *host, uint16_t port, struct verdict_out *out,
-                  const struct host_entry **why)
+static void judge(const struct egress_link *l, const char *host, uint16_t port,
+                  struct verdict_out *out, const struct host_entry **why)
 {
+    struct session *s = l->s;
+    const struct generation *g = l->g;
     *out = (struct verdict_out){.verdict = EG_DENY, .reason = "not_listed", .rule = ""};
     *why = NULL;
-    if (s->proof_allowed[0] && strcmp(host, s->proof_allowed) == 0) {
+    if (g->proof_allowed[0] && strcmp(host, g->proof_allowed) == 0) {
         out->verdict = EG_ANSWER_SELF;
         out->reason = "proof";
         return;
     }
-    if (s->proof_refused[0] && strcmp(host, s->proof_refused) == 0) {
+    if (g->proof_refused[0] && strcmp(host, g->proof_refused) == 0) {
         deny(out, "not_listed", "the proof's own name");
         return;
     }
@@ -179,14 +183,14 @@ static void judge(struct session *s, const char *host, uint16_t port, struct ver
             : deny(out, "address_class", "the host's loopback is never reached from inside");
         return;
     }
-    if (s->network == NET_OPEN) {
+    if (g->policy.network == NET_OPEN) {
         out->verdict = EG_ALLOW;
         out->flags = EG_ALLOW_PRIVATE;
         out->reason = "open";
         out->rule = "network open";
         return;
     }
-    if (s->network != NET_ALLOWLIST) {
+    if (g->policy.network != NET_ALLOWLIST) {
         deny(out, "network_none", "network none");
         return;
     }
@@ -200,11 +204,11 @@ static void judge(struct session *s, const char *host, uint16_t port, struct ver
     out->rule = (*why)->text;
 }
 
-static bool is_proof_probe(const struct session *s, const char *host)
+static bool is_proof_probe(const struct generation *g, const char *host)
 {
-    if (strcmp(host, s->proof_allowed) == 0 || strcmp(host, s->proof_refused) == 0)
+    if (strcmp(host, g->proof_allowed) == 0 || strcmp(host, g->proof_refused) == 0)
         return true;
-    return s->state == SESSION_VERIFYING && is_loopback(host);
+    return g->state == GEN_PROVING && is_loopback(host);
 }
 
 static int send_verdict(struct egress_link *l, uint32_t conn, uint32_t number,
@@ -238,8 +242,8 @@ static int take_check(struct egress_link *l, struct unpack *u)
         host_canonical(host, strlen(host), false, canonical) == HOST_BAD ||
         strcmp(host, canonical) != 0 || *request_at(l, conn, number))
         return -EBADMSG;
-    judge(s, host, port, &v, &why);
-    bool proof = is_proof_probe(s, host);
+    judge(l, host, port, &v, &why);
+    bool proof = is_proof_probe(l->g, host);
     if (v.verdict == EG_DENY && !proof)
         session_blocked(s, host, port, v.reason, v.rule, v.hint);
     if (v.verdict != EG_DENY) {
@@ -438,9 +442,10 @@ static int spawn_it(struct egress_link *l, int child_end)
     return child_watch(l->s->ss->deps.loop, &l->child, &l->closing, pid, child_exited);
 }
 
-int egress_link_new(struct session *s, struct egress_link **ret, struct err *err)
+int egress_link_new(struct generation *g, struct egress_link **ret, struct err *err)
 {
     int pair[2] = {-1, -1};
+    struct session *s = g->s;
     struct egress_link *l = calloc(1, sizeof *l);
     if (!l)
         return err_set(err, -ENOMEM, "session_refused", NULL, "out of memory");
@@ -448,6 +453,7 @@ int egress_link_new(struct session *s, struct egress_link **ret, struct err *err
     channel_init(&l->ch);
     child_init(&l->child);
     l->s = s;
+    l->g = g;
     int r = fd_pair(pair);
     if (r == 0) {
         r = spawn_it(l, pair[1]);
@@ -465,7 +471,7 @@ int egress_link_new(struct session *s, struct egress_link **ret, struct err *err
                        "are Cordon's programs where they were installed?",
                        "cordon-egress could not be started: %s", strerror(-r));
     }
-    s->way_out = WAY_STARTING;
+    g->way_out = WAY_STARTING;
     *ret = l;
     return 0;
 }
@@ -498,7 +504,7 @@ void egress_link_recheck(struct egress_link *l)
     for (struct request *rq = l->requests; rq; rq = rq->next) {
         if (rq->is_proof)
             continue;
-        judge(l->s, rq->host, rq->port, &v, &why);
+        judge(l, rq->host, rq->port, &v, &why);
         if (v.verdict != EG_DENY)
             continue;
         CLEANUP(pack_done) struct pack p = {0};

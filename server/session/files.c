@@ -16,7 +16,8 @@
 #define DETAIL_BYTES 600
 
 struct pending {
-    struct session *s; /* a reference */
+    struct session *s;    /* a reference */
+    struct generation *g; /* whose runner answers, which it does before that is gone */
     enum tool_op op;
     char *path, *path2;
     struct actor actor;
@@ -288,6 +289,7 @@ static void hand_over(struct pending *p, struct file_answer *a)
     p->done(a, p->arg);
     fd_close(a->fd);
     json_decref(a->json);
+    generation_left(p->g);
     pending_free(p);
 }
 
@@ -314,7 +316,7 @@ static int answered(int r, struct unpack *u, void *arg)
     if (r == 0 && ta.n_fds > 0 && (p->op != TOOL_READ || ta.error != 0))
         r = -EBADMSG;
     if (r == 0 && ta.n_fds > 0)
-        r = runner_link_take_fd(p->s->runner, &a.fd);
+        r = runner_link_take_fd(p->g->runner, &a.fd);
     if (r == 0 && ta.error == 0)
         r = get_fields(u, p, &a);
     if (r == 0 && p->op == TOOL_READ && ta.error == 0)
@@ -360,10 +362,10 @@ static int make_roots(const struct session *s, struct strv *roots)
 
 static int check_session(const struct session *s, struct err *err)
 {
-    if (s->state < SESSION_READY || s->state == SESSION_REFUSED)
+    if (s->state < SESSION_READY || s->state == SESSION_RESTARTING || s->state == SESSION_REFUSED)
         return err_set(err, -EAGAIN, "session_not_ready", "wait until it is ready",
                        "the session is %s", SESSION_STATE_NAMES[s->state]);
-    if (s->state != SESSION_READY || !s->runner)
+    if (s->state != SESSION_READY || !s->now->runner)
         return err_set(err, -ESTALE, "session_ended", NULL, "the session is %s",
                        SESSION_STATE_NAMES[s->state]);
     if (s->n_file_calls >= SESSION_FILE_CALLS)
@@ -384,6 +386,7 @@ static struct pending *pending_new(struct session *s, const struct file_call *ca
         return NULL;
     }
     p->s = s;
+    p->g = s->now;
     session_ref(s);
     p->op = call->op;
     p->actor = *actor;
@@ -401,7 +404,7 @@ static struct pending *pending_new(struct session *s, const struct file_call *ca
 static int send_call(struct pending *p, const struct file_call *call)
 {
     CLEANUP(pack_done) struct pack out = {0};
-    struct tool_request rq = {.id = runner_link_new_id(p->s->runner),
+    struct tool_request rq = {.id = runner_link_new_id(p->g->runner),
                               .op = (uint8_t)call->op,
                               .flags = (uint8_t)call->flags,
                               .path = p->path,
@@ -420,7 +423,7 @@ static int send_call(struct pending *p, const struct file_call *call)
     if (r == 0)
         tool_request_put(&out, &rq);
     if (r == 0)
-        r = runner_link_tool(p->s->runner, rq.id, &out, call->take_fd, FILE_CALL_MS, answered, p);
+        r = runner_link_tool(p->g->runner, rq.id, &out, call->take_fd, FILE_CALL_MS, answered, p);
     strv_done(&rq.roots);
     return r;
 }
@@ -444,5 +447,6 @@ int session_file_call(struct session *s, const struct file_call *call, const str
                        "the call could not be sent: %s", strerror(-r));
     }
     s->n_file_calls++;
+    p->g->n_users++;
     return 0;
 }

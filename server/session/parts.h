@@ -1,9 +1,10 @@
 /* What one session is made of: shared by the files of this room, and by nobody else.
  *
  * sessions.c the table · spec.c what a client asked for, checked · session.c the step machine ·
- * proof_run.c the proof · sites.c own sites and the matcher · session_json.c the resource ·
- * runner_link, egress_link the two children · command*.c, output.c, files.c what is done inside ·
- * status.c, preview.c the machine. */
+ * generation.c one sandbox of it, proof_run.c its proof · renewal.c a new sandbox takes over ·
+ * ending.c the end · sites.c own sites and the matcher · session_json.c the resource · runner_link,
+ * egress_link the two children · command*.c, output.c, files.c what is done inside · status.c,
+ * preview.c the machine. */
 #pragma once
 #include "base/clock.h"
 #include "base/fd.h"
@@ -14,6 +15,7 @@
 #include "sandbox/proof.h"
 #include "sandbox/provider.h"
 #include "session/command.h"
+#include "session/generation.h"
 #include "session/runner_link.h"
 #include "session/session.h"
 #include "store/records.h"
@@ -30,7 +32,6 @@
 #define UNRECORDED_MAX       1024
 #define EGRESS_REQUESTS      2048 /* under way at once in one session; its connections are 1,024 */
 
-struct egress_link;
 struct output;
 
 /* ---- All sessions ------------------------------------------------------------------------- */
@@ -72,8 +73,22 @@ struct own_site {
 
 /* How far the end of a session has come. */
 enum down { DOWN_NOT = 0, DOWN_TERM, DOWN_KILL, DOWN_REMOVE, DOWN_OVER };
-/* The egress of a session. */
-enum way_out { WAY_NONE = 0, WAY_STARTING, WAY_READY, WAY_DEAD };
+/* What a sandbox is made of; borrowed. */
+struct shape {
+    enum tier tier;
+    enum net_mode network;
+    const struct policy_folder *folders;
+    size_t n_folders;
+};
+
+/* A new sandbox is made to take over. */
+struct renewal {
+    struct actor actor;
+    const char *reason; /* for the audit; static */
+    bool is_asked_for, stop_running;
+    session_renewed_fn *done; /* or NULL */
+    void *arg;
+};
 
 struct session {
     struct sessions *ss;
@@ -100,29 +115,24 @@ struct session {
     struct actor creator, ender;
     json_t *warnings; /* array */
 
-    struct policy policy;
-    char *private_dir; /* NULL for provider direct */
+    char *const *caller_env; /* of the daemon, for its life */
+    char *private_dir;       /* NULL for provider direct; the same for every generation */
     int private_lock;
-    struct wall *wall;
-    bool is_launched, is_dead; /* the wall's outer process */
-    struct runner_link *runner;
-    struct egress_link *egress;
-    enum way_out way_out;
-    char *way_out_why;
+
+    struct generation *now;    /* takes commands; NULL until the first is proved */
+    struct generation *making; /* the first one, or the one that is to take over; or NULL */
+    struct generation *old;    /* taken over from: what still runs in them */
+    unsigned n_generations;    /* all that are not freed */
+    struct renewal renewal;    /* of MAKING, once there is a NOW */
 
     struct own_site *sites;
     size_t n_sites;
     struct hostset *own_hosts; /* of SITES; NULL = to be compiled */
     struct hostset *all_hosts; /* both lists in one, for showing; NULL = to be compiled */
 
-    /* The proof: the one that runs or ran last. */
-    struct proof proof;
-    bool has_proof;
-    size_t n_probes_waiting;
-    char *canary_path;                         /* while the probes run */
-    char proof_allowed[48], proof_refused[48]; /* host names; empty = no proof runs */
-    int64_t verified_at;
-    uint64_t created_ms, launched_ms, proved_ms; /* monotonic: where the time went */
+    struct policy policy; /* of the last sandbox, once it is gone */
+    json_t *receipt;      /* of the proof that was judged last, or NULL */
+    int64_t verified_at;  /* of NOW */
 
     struct command *commands; /* newest first: running, queued, and those with a tail */
     unsigned n_running, n_queued, n_tails;
@@ -153,18 +163,35 @@ void session_warn(struct session *s, const char *code, const char *detail);
 void session_audit(struct session *s, const struct actor *actor, const char *action,
                    const char *target, json_t *take_after, enum outcome outcome);
 int session_put(struct session *s);
-bool session_wants_egress(const struct session *s);
+void session_set_state(struct session *s, enum session_state state);
+json_t *session_failed_checks(const struct session *s); /* ids, of the receipt */
+/* The sandbox that shows what holds: the one in force, or the first while it is made; or NULL. */
+struct generation *session_generation(const struct session *s);
+/* G, which was closed, is freed after this. */
+void session_generation_gone(struct session *s, struct generation *g);
+void session_generations_drop_idle(struct session *s); /* old ones in which nothing runs */
+void session_egress_recheck(struct session *s); /* cuts tunnels to what is no longer allowed */
+void session_be_ready(struct session *s);
 void session_commands_ready(struct session *s);
-void session_commands_over(struct session *s); /* the wall is gone */
+/* The wall of G is gone, NULL = of all, and nothing queued will start. */
+void session_commands_over(struct session *s, struct generation *g);
+void session_commands_stop(struct session *s, struct generation *g);
+/* What is queued will not start: the wall it waits for could not be made. */
+void session_commands_refuse(struct session *s);
 
-json_t *env_names(const json_t *env); /* a new array */
+json_t *env_names(const json_t *env);         /* a new array */
+void session_private_drop(struct session *s); /* its name and its lock */
+void ending_begin(struct session *s, enum down down);
+void ending_step(struct session *s);
+void renewal_step(struct session *s); /* while RESTARTING */
+void renewal_over(struct session *s, const struct err *err);
+
+struct shape session_shape(const struct session *s);
+void folders_free(struct policy_folder *folders, size_t n);
 int spec_apply(struct session *s, const struct session_spec *spec, struct err *err);
 int spec_apply_machine(struct session *s, const struct session_spec *spec, struct err *err);
-int session_policy_make(struct session *s, char *const *caller_env, struct err *err);
-
-int proof_run_start(struct session *s, struct err *err);
-bool proof_run_is_over(const struct session *s);
-void proof_run_clear(struct session *s); /* the canary and the reserved names */
+int session_policy_make(const struct session *s, const struct shape *shape, struct policy *ret,
+                        struct err *err);
 
 /* ---- Sites -------------------------------------------------------------------------------- */
 int site_row_make(struct session *s, const char *host, int port, bool allow_private,
@@ -176,9 +203,9 @@ enum verdict session_hosts_match(struct session *s, const char *host, uint16_t p
                                  const struct host_entry **why);
 
 /* ---- Egress ------------------------------------------------------------------------------- */
-/* Starts cordon-egress; it waits for egress_link_doors. Reports by session->way_out and
- * session_step. */
-int egress_link_new(struct session *s, struct egress_link **ret, struct err *err);
+/* Starts cordon-egress; it waits for egress_link_doors. Reports by generation->way_out and
+ * generation_step. */
+int egress_link_new(struct generation *g, struct egress_link **ret, struct err *err);
 int egress_link_doors(struct egress_link *l, const int *doors, size_t n);
 void egress_link_recheck(struct egress_link *l); /* cuts tunnels to what is no longer allowed */
 /* KILL, reaped, then CLOSED (may be NULL). */
@@ -186,7 +213,7 @@ void egress_link_close(struct egress_link *l, void (*closed)(void *arg), void *a
 pid_t egress_link_pid(const struct egress_link *l);
 
 /* ---- Commands ----------------------------------------------------------------------------- */
-int command_start_failed(struct session *s, uint32_t id, enum start_stage stage, uint32_t error);
+int command_start_failed(struct generation *g, uint32_t id, enum start_stage stage, uint32_t error);
 void command_blocked(struct command *c, const char *host, uint16_t port, const char *reason,
                      const char *rule, const char *hint);
 struct command *command_next(struct command *c);

@@ -40,93 +40,98 @@ static int canary_make(const struct machine *m, struct canary *c)
 }
 
 struct asked {
-    struct session *s;
+    struct generation *g;
     size_t probe;
 };
 
 static int probe_answered(int r, struct unpack *u, void *arg)
 {
     struct asked *a = arg;
-    struct session *s = a->s;
+    struct generation *g = a->g;
     size_t probe = a->probe;
     free(a);
-    s->n_probes_waiting--;
+    g->n_probes_waiting--;
     if (r == 0) {
         (void)unpack_u32(u); /* the id, which the link has matched */
         uint32_t error = unpack_u32(u);
         char *text = unpack_str(u, 4096);
         r = unpack_end(u);
         if (r == 0)
-            proof_answer(&s->proof, probe, error, text ? text : "");
+            proof_answer(&g->proof, probe, error, text ? text : "");
         free(text);
     }
     /* One that was lost stays unanswered, which counts as false. */
-    if (s->n_probes_waiting == 0 && r != -ECANCELED)
-        session_step(s);
+    if (g->n_probes_waiting == 0 && r != -ECANCELED)
+        generation_step(g);
     return r == -EBADMSG ? r : 0;
 }
 
-static int send_probes(struct session *s)
+static int send_probes(struct generation *g)
 {
     /* Counted first: an answer may come while later ones are being sent, but never the last. */
-    for (size_t i = 0; i < s->proof.n_probes; i++) {
+    for (size_t i = 0; i < g->proof.n_probes; i++) {
         struct asked *a = malloc(sizeof *a);
         if (!a)
             return -ENOMEM;
-        *a = (struct asked){s, i};
+        *a = (struct asked){g, i};
         int r =
-            runner_link_probe(s->runner, &s->proof.probes[i], SESSION_PROBE_MS, probe_answered, a);
+            runner_link_probe(g->runner, &g->proof.probes[i], SESSION_PROBE_MS, probe_answered, a);
         if (r < 0) {
             free(a);
             return r;
         }
-        s->n_probes_waiting++;
+        g->n_probes_waiting++;
     }
     return 0;
 }
 
-bool proof_run_is_over(const struct session *s)
+bool proof_run_is_over(const struct generation *g)
 {
-    return s->n_probes_waiting == 0;
+    return g->n_probes_waiting == 0;
 }
 
-void proof_run_clear(struct session *s)
+void proof_run_clear(struct generation *g)
 {
-    if (s->canary_path)
-        (void)unlink(s->canary_path);
-    free(s->canary_path);
-    s->canary_path = NULL;
-    s->proof_allowed[0] = s->proof_refused[0] = '\0';
+    if (g->canary_path)
+        (void)unlink(g->canary_path);
+    free(g->canary_path);
+    g->canary_path = NULL;
+    g->proof_allowed[0] = g->proof_refused[0] = '\0';
+    proof_done(&g->proof);
+    g->has_proof = false;
 }
 
-int proof_run_start(struct session *s, struct err *err)
+int proof_run_start(struct generation *g, struct err *err)
 {
-    const struct sessions_deps *deps = &s->ss->deps;
+    const struct sessions *ss = g->s->ss;
+    const struct sessions_deps *deps = &ss->deps;
     struct canary canary;
     char allowed[64], refused[64];
     int r = canary_make(deps->machine, &canary);
     if (r < 0)
         return err_set(err, r, "session_refused", "look at the state folder",
                        "no file can be made in the state folder: %s", strerror(-r));
-    random_name(s->proof_allowed, sizeof s->proof_allowed, "a", ".cordon.invalid");
-    random_name(s->proof_refused, sizeof s->proof_refused, "r", ".cordon.invalid");
-    (void)snprintf(allowed, sizeof allowed, "%s:443", s->proof_allowed);
-    (void)snprintf(refused, sizeof refused, "%s:443", s->proof_refused);
-    struct proof_context ctx = {.policy = &s->policy,
+    random_name(g->proof_allowed, sizeof g->proof_allowed, "a", ".cordon.invalid");
+    random_name(g->proof_refused, sizeof g->proof_refused, "r", ".cordon.invalid");
+    (void)snprintf(allowed, sizeof allowed, "%s:443", g->proof_allowed);
+    (void)snprintf(refused, sizeof refused, "%s:443", g->proof_refused);
+    struct proof_context ctx = {.policy = &g->policy,
                                 .machine = deps->machine,
                                 .canary_path = canary.path,
                                 .canary_text = canary.text,
                                 .allowed_name = allowed,
                                 .refused_name = refused,
                                 .api_port = deps->api_ports[0],
-                                .host_port_open = s->ss->control_port,
+                                .host_port_open = ss->control_port,
                                 .api_socket = deps->api_socket};
-    s->canary_path = strdup(canary.path);
-    s->n_probes_waiting = 0;
-    r = s->canary_path ? proof_plan(&s->proof, &ctx) : -ENOMEM;
+    g->canary_path = strdup(canary.path);
+    g->n_probes_waiting = 0;
+    if (!g->canary_path)
+        (void)unlink(canary.path);
+    r = g->canary_path ? proof_plan(&g->proof, &ctx) : -ENOMEM;
     if (r == 0) {
-        s->has_proof = true;
-        r = send_probes(s);
+        g->has_proof = true;
+        r = send_probes(g);
     }
     if (r < 0)
         return err_set(err, r, "session_refused", NULL, "the probes could not be sent: %s",

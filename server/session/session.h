@@ -1,7 +1,8 @@
 /* Sessions: each a step machine that owns its wall, runner link, egress, commands and private
  * folder.
  *
- * Life: starting -> verifying -> ready -> stopping -> ended, or refused. All on one loop. A
+ * Life: starting -> verifying -> ready -> stopping -> ended, or refused; from ready, restarting and
+ * back. All on one loop. A
  * reference is held by the table while the session is not ended, and by whoever took one. Ended
  * sessions are documents in the store (store/records); their live object is gone. */
 #pragma once
@@ -80,7 +81,7 @@ struct session_spec { /* of POST /sessions; checked for shape by the api, for se
     size_t n_sites;
     struct strv file_roots;
     json_t *agent;           /* {name, version}, or NULL */
-    char *const *caller_env; /* of the daemon */
+    char *const *caller_env; /* of the daemon; stays for its life */
 };
 void session_spec_done(struct session_spec *spec);
 
@@ -100,6 +101,14 @@ void session_stop(struct session *s, uint64_t grace_ms, const char *reason,
                   const struct actor *actor);
 /* Runs the proof again; watch the state: verifying, then ready or refused (and ended). */
 int session_verify(struct session *s, struct err *err);
+/* Makes a sandbox anew, proves it, and lets it take over; the state is RESTARTING meanwhile, and
+ * new commands are queued. What runs ends in the old one, or is stopped with STOP_RUNNING. DONE
+ * (may be NULL) comes once, later: ERR is NULL when the new one took over; wall_unavailable when it
+ * could not be made or proved: all is then as it was; session_ended. Negative with ERR
+ * (session_not_ready, session_ended, too_many …): nothing was begun, and DONE is not called. */
+typedef void session_renewed_fn(struct session *s, const struct err *err, void *arg);
+int session_restart(struct session *s, bool stop_running, const struct actor *actor,
+                    session_renewed_fn *done, void *arg, struct err *err);
 int session_rename(struct session *s, const char *name, const struct actor *actor);
 int session_set_approvals(struct session *s, enum approvals a, const struct actor *actor);
 

@@ -149,7 +149,7 @@ json_t *session_to_json(const struct session *s)
 
 json_t *session_proof_json(const struct session *s)
 {
-    return s->has_proof ? proof_to_json(&s->proof) : NULL;
+    return json_incref(s->receipt);
 }
 
 json_t *session_blocked_json(struct session *s, const char *command_id)

@@ -236,6 +236,16 @@ int session_site_add(struct session *s, const char *host, int port, bool allow_p
     return 0;
 }
 
+void session_egress_recheck(struct session *s)
+{
+    if (s->now)
+        egress_link_recheck(s->now->egress);
+    if (s->making)
+        egress_link_recheck(s->making->egress);
+    for (struct generation *g = s->old; g; g = g->next)
+        egress_link_recheck(g->egress);
+}
+
 int session_site_remove(struct session *s, const char *site_id, const struct actor *actor,
                         struct err *err)
 {
@@ -245,7 +255,7 @@ int session_site_remove(struct session *s, const char *site_id, const struct act
         return err_set(err, -ENOENT, "not_found", NULL, "no such site of this session");
     site_target(&o->row, target);
     free(o);
-    egress_link_recheck(s->egress); /* first: the way is shut whatever the store says */
+    session_egress_recheck(s); /* first: the way is shut whatever the store says */
     int r = site_delete(s->ss->deps.db, site_id);
     session_audit(s, actor, "site.removed", target, NULL, r < 0 ? OUTCOME_ERROR : OUTCOME_OK);
     session_changed(s);
@@ -259,7 +269,7 @@ void sessions_sites_changed(struct sessions *ss)
     for (size_t i = 0; i < ss->n; i++) {
         hostset_free(ss->items[i]->all_hosts);
         ss->items[i]->all_hosts = NULL;
-        egress_link_recheck(ss->items[i]->egress);
+        session_egress_recheck(ss->items[i]);
     }
 }
 

@@ -261,17 +261,18 @@ static uint64_t limit(const struct session *s, const char *key)
 
 /* Provider direct keeps the tier it was asked for in its record, but what holds is `open`: the
  * caller's environment, no view, no lock-down. */
-int session_policy_make(struct session *s, char *const *caller_env, struct err *err)
+int session_policy_make(const struct session *s, const struct shape *shape, struct policy *ret,
+                        struct err *err)
 {
     bool direct = s->provider == PROVIDER_DIRECT;
     struct policy_input in = {
-        .tier = direct ? TIER_OPEN : s->tier,
-        .network = direct ? NET_OPEN : s->network,
-        .folders = s->folders,
-        .n_folders = s->n_folders,
+        .tier = direct ? TIER_OPEN : shape->tier,
+        .network = direct ? NET_OPEN : shape->network,
+        .folders = shape->folders,
+        .n_folders = shape->n_folders,
         .cwd = s->cwd,
         .private_dir = s->private_dir,
-        .caller_env = caller_env,
+        .caller_env = s->caller_env,
         .session_env = s->env,
         .limits = {.processes = limit(s, "limits.processes"),
                    .open_files = limit(s, "limits.open_files"),
@@ -280,5 +281,5 @@ int session_policy_make(struct session *s, char *const *caller_env, struct err *
                    .cpu_percent = limit(s, "limits.cpu_percent")},
         .door_port = SESSION_DOOR_PORT,
     };
-    return policy_compile(&in, s->ss->deps.machine, &s->policy, err);
+    return policy_compile(&in, s->ss->deps.machine, ret, err);
 }

@@ -148,7 +148,7 @@ int sessions_status_check(struct sessions *ss, void (*done)(json_t *status, void
                                 .network = NET_ALLOWLIST,
                                 .require_wall = true,
                                 .approvals = APPROVALS_FULL};
-    char *no_env[] = {NULL};
+    static char *const no_env[] = {NULL};
     spec.folders[0] = (struct spec_folder){.path = c->folder, .access = ACCESS_RW};
     spec.caller_env = no_env;
     if (r == 0)
