@@ -1,6 +1,7 @@
 /* Runs in: daemon. Reads: trusted. May block: no. */
 #include "render/seccomp.h"
 #include "base/mem.h"
+#include "profiles.h"
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -37,79 +38,14 @@
 
 /* ---- What the wall refuses, whatever the arguments ------------------------------------------- */
 
-/* ENOSYS where programs have another way when a kernel lacks the call, EPERM where they are to say
- * that it is forbidden. A number below 0 is libseccomp's: the architecture lacks the call. */
+/* profiles/wall.calls. A number below 0 is libseccomp's: the architecture lacks the call. */
 struct refused {
     int nr;
     int error;
     const char *name;
 };
-#define REFUSE(name, error)                                                                        \
-    {                                                                                              \
-        SCMP_SYS(name), error, #name                                                               \
-    }
-static const struct refused REFUSED[] = {
-    /* its flags lie in memory that a filter cannot read; glibc falls back to clone */
-    REFUSE(clone3, ENOSYS),
-    REFUSE(io_uring_setup, ENOSYS),
-    REFUSE(io_uring_enter, ENOSYS),
-    REFUSE(io_uring_register, ENOSYS),
-    REFUSE(add_key, ENOSYS),
-    REFUSE(request_key, ENOSYS),
-    REFUSE(keyctl, ENOSYS),
-    REFUSE(modify_ldt, ENOSYS),
-    REFUSE(uselib, ENOSYS),
-    REFUSE(ustat, ENOSYS),
-    REFUSE(sysfs, ENOSYS),
-    REFUSE(_sysctl, ENOSYS),
-    REFUSE(nfsservctl, ENOSYS),
-    REFUSE(vserver, ENOSYS),
-    REFUSE(afs_syscall, ENOSYS),
-    REFUSE(tuxcall, ENOSYS),
-    REFUSE(security, ENOSYS),
-    REFUSE(getpmsg, ENOSYS),
-    REFUSE(putpmsg, ENOSYS),
-    REFUSE(lookup_dcookie, ENOSYS),
-    REFUSE(create_module, ENOSYS),
-    REFUSE(query_module, ENOSYS),
-    REFUSE(get_kernel_syms, ENOSYS),
-    REFUSE(bpf, EPERM),
-    REFUSE(perf_event_open, EPERM),
-    REFUSE(userfaultfd, EPERM),
-    REFUSE(fanotify_init, EPERM),
-    REFUSE(open_by_handle_at, EPERM),
-    REFUSE(init_module, EPERM),
-    REFUSE(finit_module, EPERM),
-    REFUSE(delete_module, EPERM),
-    REFUSE(reboot, EPERM),
-    REFUSE(kexec_load, EPERM),
-    REFUSE(kexec_file_load, EPERM),
-    REFUSE(swapon, EPERM),
-    REFUSE(swapoff, EPERM),
-    REFUSE(acct, EPERM),
-    REFUSE(syslog, EPERM),
-    REFUSE(quotactl, EPERM),
-    REFUSE(quotactl_fd, EPERM),
-    REFUSE(settimeofday, EPERM),
-    REFUSE(clock_settime, EPERM),
-    REFUSE(vhangup, EPERM),
-    REFUSE(iopl, EPERM),
-    REFUSE(ioperm, EPERM),
-    REFUSE(sethostname, EPERM),
-    REFUSE(setdomainname, EPERM),
-    REFUSE(mount, EPERM),
-    REFUSE(umount2, EPERM),
-    REFUSE(pivot_root, EPERM),
-    REFUSE(chroot, EPERM),
-    REFUSE(setns, EPERM),
-    REFUSE(open_tree, EPERM),
-    REFUSE(move_mount, EPERM),
-    REFUSE(fsopen, EPERM),
-    REFUSE(fsconfig, EPERM),
-    REFUSE(fsmount, EPERM),
-    REFUSE(fspick, EPERM),
-    REFUSE(mount_setattr, EPERM),
-};
+#define REFUSE(name, error) {SCMP_SYS(name), error, #name},
+static const struct refused REFUSED[] = {PROFILE_WALL_CALLS(REFUSE)};
 
 /* ---- What it refuses by argument ------------------------------------------------------------- */
 
@@ -200,133 +136,15 @@ static const struct condition CONDITIONS[] = {
 
 /* ---- What the egress may call ---------------------------------------------------------------- */
 
-#define CALL(name) SCMP_SYS(name)
-static const int EGRESS[] = {
-    CALL(read),
-    CALL(write),
-    CALL(readv),
-    CALL(writev),
-    CALL(pread64),
-    CALL(recvfrom),
-    CALL(recvmsg),
-    CALL(recvmmsg),
-    CALL(sendto),
-    CALL(sendmsg),
-    CALL(sendmmsg),
-    CALL(splice),
-    CALL(pipe2),
-    CALL(close),
-    CALL(close_range),
-    CALL(shutdown),
-    CALL(connect),
-    CALL(bind),
-    CALL(accept),
-    CALL(accept4),
-    CALL(getsockname),
-    CALL(getpeername),
-    CALL(getsockopt),
-    CALL(setsockopt),
-    CALL(epoll_create1),
-    CALL(epoll_ctl),
-    CALL(epoll_wait),
-    CALL(epoll_pwait),
-    CALL(epoll_pwait2),
-    CALL(eventfd2),
-    CALL(timerfd_create),
-    CALL(timerfd_settime),
-    CALL(timerfd_gettime),
-    CALL(poll),
-    CALL(ppoll),
-    CALL(select),
-    CALL(pselect6),
-    CALL(fcntl),
-    CALL(dup),
-    CALL(dup2),
-    CALL(dup3),
-    CALL(lseek),
-    CALL(open),
-    CALL(openat),
-    CALL(fstat),
-    CALL(stat),
-    CALL(lstat),
-    CALL(newfstatat),
-    CALL(statx),
-    CALL(access),
-    CALL(faccessat),
-    CALL(faccessat2),
-    CALL(readlink),
-    CALL(readlinkat),
-    CALL(fadvise64),
-    CALL(inotify_init1),
-    CALL(inotify_add_watch),
-    CALL(inotify_rm_watch),
-    CALL(brk),
-    CALL(munmap),
-    CALL(mremap),
-    CALL(madvise),
-    CALL(membarrier),
-    CALL(futex),
-    CALL(set_robust_list),
-    CALL(get_robust_list),
-    CALL(set_tid_address),
-    CALL(rseq),
-    CALL(rt_sigaction),
-    CALL(rt_sigprocmask),
-    CALL(rt_sigreturn),
-    CALL(sigaltstack),
-    CALL(restart_syscall),
-    CALL(clock_gettime),
-    CALL(clock_getres),
-    CALL(clock_nanosleep),
-    CALL(nanosleep),
-    CALL(gettimeofday),
-    CALL(time),
-    CALL(getrandom),
-    CALL(getpid),
-    CALL(gettid),
-    CALL(getppid),
-    CALL(getuid),
-    CALL(geteuid),
-    CALL(getgid),
-    CALL(getegid),
-    CALL(getrlimit),
-    CALL(getrusage),
-    CALL(sysinfo),
-    CALL(uname),
-    CALL(sched_yield),
-    CALL(sched_getaffinity),
-    CALL(getcpu),
-    CALL(tgkill),
-    CALL(prctl),
-    CALL(exit),
-    CALL(exit_group),
-};
-
-/* Starting programs and reaching into processes: nobody does that by mistake. */
-static const int EGRESS_KILLED[] = {
-    CALL(execve),
-    CALL(execveat),
-    CALL(fork),
-    CALL(vfork),
-    CALL(ptrace),
-    CALL(process_vm_readv),
-    CALL(process_vm_writev),
-    CALL(pidfd_getfd),
-    CALL(bpf),
-    CALL(mount),
-    CALL(umount2),
-    CALL(setns),
-    CALL(unshare),
-    CALL(chroot),
-    CALL(pivot_root),
-    CALL(init_module),
-    CALL(finit_module),
-    CALL(kexec_load),
-    CALL(perf_event_open),
-    CALL(userfaultfd),
-};
-static const int EGRESS_ABSENT[] = {CALL(clone3), CALL(io_uring_setup), CALL(io_uring_enter),
-                                    CALL(io_uring_register)};
+/* profiles/egress.calls. */
+#define ACTION_ALLOW       SCMP_ACT_ALLOW
+#define ACTION_KILL        SCMP_ACT_KILL_PROCESS
+#define ACTION_ABSENT      SCMP_ACT_ERRNO(ENOSYS)
+#define CALL(name, action) {SCMP_SYS(name), ACTION_##action},
+static const struct {
+    int nr;
+    uint32_t action;
+} EGRESS[] = {PROFILE_EGRESS_CALLS(CALL)};
 
 #define THREAD (CLONE_VM | CLONE_THREAD | CLONE_SIGHAND)
 #define ALLOWED_IOCTL(request)                                                                     \
@@ -360,15 +178,6 @@ static int rule_add(scmp_filter_ctx f, uint32_t action, const struct condition *
     return c->nr < 0 ? 0 : seccomp_rule_add_array(f, action, c->nr, c->n_args, c->args);
 }
 
-static int rules_add(scmp_filter_ctx f, uint32_t action, const int *numbers, size_t n)
-{
-    int r = 0;
-    for (size_t i = 0; i < n && r >= 0; i++)
-        if (numbers[i] >= 0)
-            r = seccomp_rule_add(f, action, numbers[i], 0);
-    return r;
-}
-
 static int wall_rules(scmp_filter_ctx f)
 {
     int r = 0;
@@ -382,11 +191,10 @@ static int wall_rules(scmp_filter_ctx f)
 
 static int egress_rules(scmp_filter_ctx f)
 {
-    int r = rules_add(f, SCMP_ACT_ALLOW, EGRESS, ARRAY_LEN(EGRESS));
-    if (r >= 0)
-        r = rules_add(f, SCMP_ACT_KILL_PROCESS, EGRESS_KILLED, ARRAY_LEN(EGRESS_KILLED));
-    if (r >= 0)
-        r = rules_add(f, SCMP_ACT_ERRNO(ENOSYS), EGRESS_ABSENT, ARRAY_LEN(EGRESS_ABSENT));
+    int r = 0;
+    for (size_t i = 0; i < ARRAY_LEN(EGRESS) && r >= 0; i++)
+        if (EGRESS[i].nr >= 0)
+            r = seccomp_rule_add(f, EGRESS[i].action, EGRESS[i].nr, 0);
     for (size_t i = 0; i < ARRAY_LEN(EGRESS_CONDITIONS) && r >= 0; i++)
         r = rule_add(f, SCMP_ACT_ALLOW, &EGRESS_CONDITIONS[i]);
     return r;

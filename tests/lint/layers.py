@@ -25,7 +25,7 @@ GENERATED = {
     "schema_sql.h": {"store"},
     "schema_openapi.h": {"api"},
     "webui_files.h": {"api"},
-    "profiles.h": {"policy", "render"},
+    "profiles.h": {"render"},
 }
 
 # A library's header -> the only places that may include it: a file, or a room.
