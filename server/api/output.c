@@ -314,7 +314,7 @@ static int reader_open(struct request *rq, struct reading *rd)
     if (r != -ENOENT)
         return r;
     rd->reader = NULL;
-    if (rd->c) /* nothing written yet */
+    if (rd->c && !command_is_ended(rd->c)) /* nothing written yet */
         return 0;
     return request_refuse(rq, "output_expired", NULL, "the output is kept no longer");
 }

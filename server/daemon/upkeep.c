@@ -9,8 +9,9 @@
 #include "store/spool.h"
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#define FIRST_MS   60000
+#define LOOK_MS    60000 /* was there new output? */
 #define EACH_MS    3600000
 #define SLICE_MS   50 /* between two slices of rows, so that the loop stays free */
 #define SLICE_ROWS 500
@@ -23,6 +24,7 @@ struct spool_cut {
     uint64_t bytes;
     unsigned days;
     struct strv running;
+    char newest[ID_MAX]; /* commands made after this one may run too */
     struct upkeep *upkeep;
 };
 struct upkeep {
@@ -32,7 +34,10 @@ struct upkeep {
     struct db *db;
     struct settings *settings;
     struct sessions *sessions;
+    struct watch settings_watch;
     char *spool_dir;
+    struct timespec spool_changed; /* its folder, when it was cut last */
+    uint64_t all_due_ms;           /* rows, and the spool whether it changed or not */
     bool is_cutting, is_closed;
 };
 
@@ -56,13 +61,14 @@ static void on_turn(uv_prepare_t *turn)
 
 static bool is_running(const char *id, void *arg)
 {
-    return strv_has(arg, id);
+    struct spool_cut *cut = arg;
+    return strv_has(&cut->running, id) || strcmp(id, cut->newest) > 0;
 }
 
 static void cut_spool(uv_work_t *work)
 {
     struct spool_cut *cut = container_of(work, struct spool_cut, work);
-    int r = spool_retain(cut->dir, cut->bytes, cut->days, is_running, &cut->running);
+    int r = spool_retain(cut->dir, cut->bytes, cut->days, is_running, cut);
     if (r < 0)
         log_warn("spool.retain", "errno=%d", -r);
 }
@@ -89,6 +95,7 @@ static void start_cut(struct upkeep *u)
     cut->bytes = (uint64_t)settings_int(u->settings, "retention.output_bytes");
     cut->days = (unsigned)settings_int(u->settings, "retention.output_days");
     cut->upkeep = u;
+    id_new("cmd", cut->newest);
     sessions_running(u->sessions, &cut->running);
     u->is_cutting =
         cut->dir && uv_queue_work(u->next.timer.loop, &cut->work, cut_spool, cut_over) == 0;
@@ -99,31 +106,58 @@ static void start_cut(struct upkeep *u)
     }
 }
 
-/* One slice of old rows; whether there may be more. */
+/* A command began, or a spool went. */
+static bool spool_changed(struct upkeep *u)
+{
+    struct stat sb;
+    if (stat(u->spool_dir, &sb) < 0)
+        return false;
+    bool changed = sb.st_mtim.tv_sec != u->spool_changed.tv_sec ||
+                   sb.st_mtim.tv_nsec != u->spool_changed.tv_nsec;
+    u->spool_changed = sb.st_mtim;
+    return changed;
+}
+
+/* One slice of old rows; whether there may be more. A command's record outlives its output: it goes
+ * with the rows of the audit. */
 static bool cut_rows(struct upkeep *u)
 {
     int64_t days = settings_int(u->settings, "retention.audit_days");
     int64_t output_days = settings_int(u->settings, "retention.output_days");
     int64_t now = clock_wall_ms();
-    int rows = 0, records = 0;
     if (db_is_full(u->db))
         return false;
-    if (days > 0)
-        rows = audit_retain(u->db, now - days * DAY_MS, SLICE_ROWS);
-    if (output_days > 0)
-        records = record_retain(u->db, now - output_days * DAY_MS, SLICE_ROWS);
-    return rows == SLICE_ROWS || records == SLICE_ROWS;
+    int rows = audit_retain(u->db, now - days * DAY_MS, SLICE_ROWS);
+    int64_t record_days = days > output_days ? days : output_days;
+    int records = record_retain(u->db, now - record_days * DAY_MS, SLICE_ROWS);
+    return rows >= SLICE_ROWS || records >= SLICE_ROWS;
 }
 
 static void on_next(struct deadline *d)
 {
     struct upkeep *u = container_of(d, struct upkeep, next);
-    if (cut_rows(u)) {
+    bool is_due = clock_now_ms() >= u->all_due_ms;
+    if (u->is_cutting) {
         deadline_set(&u->next, SLICE_MS);
         return;
     }
-    start_cut(u);
-    deadline_set(&u->next, EACH_MS);
+    if (is_due && cut_rows(u)) {
+        deadline_set(&u->next, SLICE_MS);
+        return;
+    }
+    if (is_due)
+        u->all_due_ms = clock_now_ms() + EACH_MS;
+    if (spool_changed(u) || is_due)
+        start_cut(u);
+    deadline_set(&u->next, LOOK_MS);
+}
+
+/* Perhaps less is to be kept now. */
+static void settings_changed(struct watch *w)
+{
+    struct upkeep *u = container_of(w, struct upkeep, settings_watch);
+    u->all_due_ms = 0;
+    deadline_set(&u->next, 0);
 }
 
 /* ---- Life -------------------------------------------------------------------------------------
@@ -146,8 +180,10 @@ int upkeep_new(uv_loop_t *loop, struct db *db, struct settings *settings, struct
     (void)uv_prepare_start(&u->turn, on_turn);
     uv_unref((uv_handle_t *)&u->turn);
     deadline_init(loop, &u->next, &u->closing, on_next);
-    deadline_set(&u->next, FIRST_MS);
+    deadline_set(&u->next, LOOK_MS);
     uv_unref((uv_handle_t *)&u->next.timer);
+    u->settings_watch.changed = settings_changed;
+    watch_add(settings_watched(settings), &u->settings_watch);
     *ret = u;
     return 0;
 }
@@ -157,6 +193,7 @@ void upkeep_close(struct upkeep *u)
     if (!u || u->is_closed)
         return;
     u->is_closed = true;
+    watch_remove(&u->settings_watch);
     if (!u->is_cutting)
         closing_start(&u->closing);
 }

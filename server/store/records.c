@@ -36,13 +36,13 @@ static const char SQL_SESSION_ALIVE[] =
 static const char SQL_COMMAND_ALIVE[] =
     "SELECT id, session_id, NULL, text, doc FROM commands"
     " WHERE state IN ('queued', 'starting', 'running') ORDER BY id";
-/* What is alive stays, whatever its age; a session goes with its commands. */
+/* By when it ended: an id only says when it began, and bounds what is looked at. What is alive
+ * stays, whatever its age. */
+#define OLD_ENDED " AND coalesce(json_extract(doc, '$.ended_at'), '') < ?2 ORDER BY id LIMIT ?3"
 static const char SQL_SESSION_OLD[] =
-    "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE id < ?1"
-    " AND state IN ('ended', 'refused') ORDER BY id LIMIT ?2)";
-static const char SQL_COMMAND_OLD[] =
-    "DELETE FROM commands WHERE id IN (SELECT id FROM commands WHERE id < ?1"
-    " AND state NOT IN ('queued', 'starting', 'running') ORDER BY id LIMIT ?2)";
+    "SELECT id FROM sessions WHERE id < ?1 AND state IN ('ended', 'refused')" OLD_ENDED;
+static const char SQL_COMMAND_OLD[] = "SELECT id FROM commands WHERE id < ?1 AND state NOT IN "
+                                      "('queued', 'starting', 'running')" OLD_ENDED;
 static const char SQL_BLOCKED_OF_SESSION[] = "DELETE FROM blocked WHERE session_id = ?1";
 static const char SQL_BLOCKED_OF_COMMAND[] =
     "DELETE FROM blocked WHERE session_id = (SELECT session_id FROM commands WHERE id = ?1)"
@@ -305,26 +305,41 @@ static void id_of_time(const char *prefix, int64_t wall_ms, char ret[static ID_M
     ret[ID_MAX - 1] = '\0';
 }
 
-static int retain_kind(struct db *db, enum db_stmt which, const char *sql, const char *prefix,
-                       int64_t before, unsigned max)
+static int old_ids(struct db *db, enum record_kind kind, int64_t before, unsigned max,
+                   struct strv *ret)
 {
-    char id[ID_MAX];
+    char id[ID_MAX], ended[CLOCK_TEXT_MAX];
     sqlite3_stmt *st;
-    id_of_time(prefix, before, id);
-    int r = db_prepare_write(db, which, sql, &st);
+    bool is_session = kind == RECORD_SESSION;
+    int r = is_session ? db_prepare(db, ST_SESSION_OLD, SQL_SESSION_OLD, &st)
+                       : db_prepare(db, ST_COMMAND_OLD, SQL_COMMAND_OLD, &st);
     if (r < 0)
         return r;
+    id_of_time(is_session ? "ses_" : "cmd_", before, id);
+    clock_text(before, ended);
     bind_text(st, 1, id);
-    bind_int(st, 2, max);
-    r = db_run(db, st);
-    return r < 0 ? r : db_changes(db);
+    bind_text(st, 2, ended);
+    bind_int(st, 3, max);
+    while ((r = db_step(st)) > 0 && (r = strv_add(ret, col_text(st, 0))) == 0)
+        ;
+    db_reset(st);
+    return r;
+}
+
+static int retain_kind(struct db *db, enum record_kind kind, int64_t before, unsigned max)
+{
+    CLEANUP(strv_done) struct strv ids = {0};
+    int r = old_ids(db, kind, before, max, &ids);
+    for (size_t i = 0; r == 0 && i < ids.n; i++)
+        r = record_delete(db, kind, ids.items[i]);
+    return r < 0 ? r : (int)ids.n;
 }
 
 int record_retain(struct db *db, int64_t before_wall_ms, unsigned max)
 {
-    int commands = retain_kind(db, ST_COMMAND_OLD, SQL_COMMAND_OLD, "cmd_", before_wall_ms, max);
+    int commands = retain_kind(db, RECORD_COMMAND, before_wall_ms, max);
     if (commands < 0)
         return commands;
-    int sessions = retain_kind(db, ST_SESSION_OLD, SQL_SESSION_OLD, "ses_", before_wall_ms, max);
+    int sessions = retain_kind(db, RECORD_SESSION, before_wall_ms, max);
     return sessions < 0 ? sessions : commands + sessions;
 }

@@ -35,8 +35,8 @@ int record_list(struct db *db, const struct record_query *q, json_t **ret_items,
  * audit row each (session.ended, command.ended, by the daemon, outcome error). LOST (or NULL) is
  * told each command: its spool has no end yet. Returns how many records; call db_commit after. */
 int record_mark_lost(struct db *db, void (*lost)(const char *command_id, void *arg), void *arg);
-/* Removes ended sessions (with their commands) and ended commands whose id is older than
- * BEFORE_WALL_MS, at most MAX of each. Returns how many. */
+/* Removes sessions (with their commands) and commands that ended before BEFORE_WALL_MS, with their
+ * blocked rows, at most MAX of each. Returns how many. */
 int record_retain(struct db *db, int64_t before_wall_ms, unsigned max);
 
 /* Refused connections, counted. */

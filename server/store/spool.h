@@ -80,8 +80,9 @@ bool spool_ended(struct spool_reader *r);
 void spool_reader_free(struct spool_reader *r);
 
 int spool_delete(const char *dir, const char *id); /* -ENOENT */
-/* Oldest out until at most BYTES (on the disk) in all and none older than DAYS; ids for which KEEP
- * is true (running) stay, KEEP may be NULL. Returns how many went. Looks at every file: run it in a
- * thread (uv_queue_work) with a copy of the running ids; it shares nothing. */
+/* What ended first goes first, until there are at most BYTES (on the disk) in all and none ended
+ * more than DAYS ago; ids for which KEEP is true (running) stay, KEEP may be NULL. Returns how many
+ * went. Looks at every file: run it in a thread (uv_queue_work) with a copy of the running ids; it
+ * shares nothing. */
 int spool_retain(const char *dir, uint64_t bytes, unsigned days,
                  bool (*keep)(const char *id, void *arg), void *arg);

@@ -17,7 +17,7 @@
 struct entry {
     char id[64];
     uint64_t bytes;
-    int64_t latest_ms; /* when it was written last */
+    int64_t latest_ms; /* when it was written last: its end is the last thing */
 };
 
 static void closedirp(DIR **dir)
@@ -66,12 +66,15 @@ static int entry_read(int at, const char *name, struct entry *ret)
     return 0;
 }
 
-static int by_id(const void *a, const void *b)
+static int by_end(const void *a, const void *b)
 {
-    return strcmp(((const struct entry *)a)->id, ((const struct entry *)b)->id);
+    const struct entry *x = a, *y = b;
+    if (x->latest_ms != y->latest_ms)
+        return x->latest_ms < y->latest_ms ? -1 : 1;
+    return strcmp(x->id, y->id);
 }
 
-/* All spools, oldest first: ids grow with time. */
+/* All spools, the one that ended first in front; an id would say when it began. */
 static int entries_read(const char *path, struct entry **ret, size_t *ret_n)
 {
     CLEANUP(closedirp) DIR *dir = dir_at(AT_FDCWD, path);
@@ -94,7 +97,7 @@ static int entries_read(const char *path, struct entry **ret, size_t *ret_n)
             n++;
     }
     if (n > 1)
-        qsort(list, n, sizeof *list, by_id);
+        qsort(list, n, sizeof *list, by_end);
     *ret = TAKE(list);
     *ret_n = n;
     return 0;

@@ -490,7 +490,18 @@ static bool there(const char *id)
     return true;
 }
 
-static void oldest_out_first(void **state)
+static void ended_ago(const char *id, int seconds)
+{
+    char path[160];
+    struct timespec then[2] = {{.tv_sec = time(NULL) - seconds}, {.tv_sec = time(NULL) - seconds}};
+    (void)snprintf(path, sizeof path, "%s/%s/0000000000000001", spool_dir, id);
+    assert_int_equal(utimensat(AT_FDCWD, path, then, 0), 0);
+    (void)snprintf(path, sizeof path, "%s/%s", spool_dir, id);
+    assert_int_equal(utimensat(AT_FDCWD, path, then, 0), 0);
+}
+
+/* By when a command ended, not by its id, which says when it began. */
+static void first_ended_goes_first(void **state)
 {
     (void)state;
     static const char *const IDS[] = {"cmd_c", "cmd_a", "cmd_d", "cmd_b"};
@@ -501,18 +512,18 @@ static void oldest_out_first(void **state)
         add(s, 0, 100 * KIB);
         spool_free(s);
     }
+    ended_ago("cmd_b", 400); /* runs */
+    ended_ago("cmd_d", 300);
+    ended_ago("cmd_c", 200);
+    ended_ago("cmd_a", 100); /* began first, ended last */
     assert_int_equal(spool_retain(spool_dir, MIB, 7, keeps_b, NULL), 0);
     assert_int_equal(spool_retain(spool_dir, 250 * KIB, 7, keeps_b, NULL), 2);
-    assert_true(!there("cmd_a") && there("cmd_b") && !there("cmd_c") && there("cmd_d"));
-    char path[160];
-    (void)snprintf(path, sizeof path, "%s/cmd_d/0000000000000001", spool_dir);
-    struct timespec old[2] = {{.tv_sec = time(NULL) - 8 * 86400},
-                              {.tv_sec = time(NULL) - 8 * 86400}};
-    assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
-    (void)snprintf(path, sizeof path, "%s/cmd_d", spool_dir);
-    assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+    assert_true(there("cmd_a") && there("cmd_b") && !there("cmd_c") && !there("cmd_d"));
+    ended_ago("cmd_a", 7 * 86400 - 60);
+    assert_int_equal(spool_retain(spool_dir, MIB, 7, NULL, NULL), 0);
+    ended_ago("cmd_a", 7 * 86400 + 60);
     assert_int_equal(spool_retain(spool_dir, MIB, 7, NULL, NULL), 1);
-    assert_true(there("cmd_b") && !there("cmd_d"));
+    assert_true(there("cmd_b") && !there("cmd_a"));
 }
 
 /* ---- A gigabyte
@@ -599,7 +610,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(finish_gives_one_end, setup, teardown),
         cmocka_unit_test_setup_teardown(torn_frames_are_ignored, setup, teardown),
         cmocka_unit_test_setup_teardown(full_disk_drops_and_says_so, setup, teardown),
-        cmocka_unit_test_setup_teardown(oldest_out_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(first_ended_goes_first, setup, teardown),
         cmocka_unit_test_setup_teardown(a_gigabyte_in_flat_memory, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
