@@ -202,6 +202,23 @@ static int got_cut(struct egress *eg, struct unpack *u)
     return 0;
 }
 
+static void resolver_stale(void *arg, enum eg_file file)
+{
+    struct egress *eg = arg;
+    struct pack p = {0};
+    pack_u8(&p, (uint8_t)file);
+    link_send(&eg->link, M_EG_STALE, &p);
+}
+
+static int got_file(struct egress *eg, struct unpack *u, const int *take_fds)
+{
+    uint8_t file = unpack_u8(u), is_readable = unpack_u8(u);
+    if (unpack_end(u) < 0 || file >= EG_FILES || is_readable > 1)
+        return -EBADMSG;
+    resolver_file(eg->resolver, (enum eg_file)file, take_fds[0], is_readable);
+    return 0;
+}
+
 static int got_frame(struct link *l, const struct frame *f, const int *take_fds, size_t n)
 {
     struct egress *eg = container_of(l, struct egress, link);
@@ -212,6 +229,8 @@ static int got_frame(struct link *l, const struct frame *f, const int *take_fds,
         return -EBADMSG;
     if (f->kind == M_EG_VERDICT)
         return got_verdict(eg, &u);
+    if (f->kind == M_EG_FILE)
+        return got_file(eg, &u, take_fds);
     return f->kind == M_EG_CUT ? got_cut(eg, &u) : -EBADMSG;
 }
 
@@ -227,7 +246,7 @@ int egress_init(struct egress *eg, uv_loop_t *loop, int take_channel)
     closing_init(&eg->closing, egress_freed);
     deadline_init(loop, &eg->rest, &eg->closing, rest_passed);
     eg->route_fd = route_open();
-    int r = eg->route_fd < 0 ? eg->route_fd : resolver_new(loop, &eg->resolver);
+    int r = eg->route_fd < 0 ? eg->route_fd : resolver_new(loop, resolver_stale, eg, &eg->resolver);
     if (r == 0)
         r = pool_new(loop, &eg->pool);
     return r < 0 ? r : link_open(&eg->link, loop, take_channel, got_frame);

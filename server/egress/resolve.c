@@ -1,17 +1,19 @@
 /* Runs in: egress. Reads: hostile (DNS answers, by c-ares). May block: no. */
 #include "egress/resolve.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include <ares.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CONFIG_PATH "/etc/resolv.conf"
 #define RANDOM_PATH "/dev/urandom" /* where c-ares takes its query ids from */
+#define HOSTS_NAME  "CARES_HOSTS"  /* where ARES_AI_ENVHOSTS finds the path of the hosts file */
 #define TRY_MS      2000
 #define TRIES       3
 #define SOCKETS_MAX 16
@@ -35,18 +37,31 @@ struct channel {
     struct channel *next;
 };
 
+/* A file of the host as it was when last looked at. */
+struct watched_file {
+    const char *path;
+    struct stat seen; /* zeros: it was not there */
+    int fd;           /* the daemon's copy of what it held last, or -1 */
+    bool is_asked;    /* the daemon has not told yet */
+};
+
 struct resolver {
     uv_loop_t *loop;
     struct channel *channels; /* the first is the present one */
-    struct stat config;
+    struct watched_file files[EG_FILES];
+    struct lookup *waiting; /* for the daemon to tell what changed */
+    stale_fn *stale;
+    void *arg;
 };
 
 struct lookup {
-    struct channel *channel;
-    lookup_fn *fn; /* NULL once nobody waits */
+    struct channel *channel; /* NULL while it waits */
+    lookup_fn *fn;           /* NULL once nobody waits for it */
     void *arg;
     int family;
-    bool starting, ended; /* ended within lookup_start */
+    bool starting, ended; /* not to be freed yet; ended meanwhile */
+    struct lookup *next;  /* of those that wait */
+    char name[HOST_MAX];  /* of those too */
 };
 
 /* ---- A channel on the loop ------------------------------------------------------------------ */
@@ -149,9 +164,10 @@ static void channel_close(struct channel *ch)
 }
 
 /* No search domains and no aliases: what was judged is what is asked for. */
-static int channel_new(uv_loop_t *loop, struct channel **ret)
+static int channel_new(uv_loop_t *loop, char *resolv_conf, struct channel **ret)
 {
-    struct ares_options options = {.flags = ARES_FLAG_NOALIASES | ARES_FLAG_NOSEARCH,
+    struct ares_options options = {.resolvconf_path = resolv_conf,
+                                   .flags = ARES_FLAG_NOALIASES | ARES_FLAG_NOSEARCH,
                                    .timeout = TRY_MS,
                                    .tries = TRIES,
                                    .ndomains = 0,
@@ -162,7 +178,8 @@ static int channel_new(uv_loop_t *loop, struct channel **ret)
     options.sock_state_cb_data = ch;
     int r = ares_init_options(&ch->ares, &options,
                               ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES |
-                                  ARES_OPT_DOMAINS | ARES_OPT_SOCK_STATE_CB);
+                                  ARES_OPT_DOMAINS | ARES_OPT_SOCK_STATE_CB |
+                                  (resolv_conf != NULL ? ARES_OPT_RESOLVCONF : 0));
     if (r != ARES_SUCCESS) {
         free(ch);
         return r == ARES_ENOMEM ? -ENOMEM : -EIO;
@@ -176,29 +193,39 @@ static int channel_new(uv_loop_t *loop, struct channel **ret)
 
 /* ---- The resolver --------------------------------------------------------------------------- */
 
-static bool config_changed(struct resolver *r)
+/* Asks the name, not what is behind it: a link that leads elsewhere now, or another file by that
+ * name, is a change too. */
+static bool file_changed(struct watched_file *f)
 {
     struct stat now;
-    if (stat(CONFIG_PATH, &now) < 0)
-        return false;
-    bool changed = now.st_mtim.tv_sec != r->config.st_mtim.tv_sec ||
-                   now.st_mtim.tv_nsec != r->config.st_mtim.tv_nsec ||
-                   now.st_ino != r->config.st_ino || now.st_dev != r->config.st_dev ||
-                   now.st_size != r->config.st_size;
-    r->config = now;
+    if (stat(f->path, &now) < 0)
+        memset(&now, 0, sizeof now);
+    bool changed = now.st_mtim.tv_sec != f->seen.st_mtim.tv_sec ||
+                   now.st_mtim.tv_nsec != f->seen.st_mtim.tv_nsec ||
+                   now.st_ctim.tv_sec != f->seen.st_ctim.tv_sec ||
+                   now.st_ctim.tv_nsec != f->seen.st_ctim.tv_nsec || now.st_ino != f->seen.st_ino ||
+                   now.st_dev != f->seen.st_dev || now.st_size != f->seen.st_size;
+    f->seen = now;
     return changed;
 }
 
-int resolver_new(uv_loop_t *loop, struct resolver **ret)
+int resolver_new(uv_loop_t *loop, stale_fn *stale, void *arg, struct resolver **ret)
 {
+    static const char *const PATHS[EG_FILES] = {
+        [EG_FILE_RESOLV] = "/etc/resolv.conf", [EG_FILE_HOSTS] = "/etc/hosts"};
     struct resolver *r = calloc(1, sizeof *r);
     if (r == NULL)
         return -ENOMEM;
     r->loop = loop;
-    (void)config_changed(r);
+    r->stale = stale;
+    r->arg = arg;
+    for (size_t i = 0; i < EG_FILES; i++) {
+        r->files[i] = (struct watched_file){.path = PATHS[i], .fd = -1};
+        (void)file_changed(&r->files[i]);
+    }
     int n = ares_library_init(ARES_LIB_INIT_ALL) == ARES_SUCCESS ? 0 : -EIO;
     if (n == 0)
-        n = channel_new(loop, &r->channels);
+        n = channel_new(loop, NULL, &r->channels);
     if (n < 0) {
         free(r);
         return n;
@@ -216,14 +243,14 @@ void resolver_free(struct resolver *r)
         r->channels = ch->next;
         channel_close(ch);
     }
+    for (size_t i = 0; i < EG_FILES; i++)
+        fd_close(r->files[i].fd);
     free(r);
 }
 
-/* Old channels go once they are idle; a new one only where its ids can be random and the new
- * configuration can be read, else the old one stays. */
-static void resolver_follow(struct resolver *r)
+/* Old channels go once they are idle. */
+static void channels_sweep(struct resolver *r)
 {
-    struct channel *fresh;
     for (struct channel **at = &r->channels->next; *at != NULL;) {
         struct channel *ch = *at;
         if (ch->n_pending > 0) {
@@ -233,15 +260,61 @@ static void resolver_follow(struct resolver *r)
         *at = ch->next;
         channel_close(ch);
     }
-    if (!config_changed(r))
-        return;
-    if (access(RANDOM_PATH, R_OK) < 0 || access(CONFIG_PATH, R_OK) < 0 ||
-        channel_new(r->loop, &fresh) < 0) {
-        log_warn("egress.resolver", "the changed %s could not be taken over", CONFIG_PATH);
-        return;
+}
+
+/* True when the daemon is to tell first what the host's files hold now. */
+static bool is_stale(struct resolver *r)
+{
+    bool stale = false;
+    for (size_t i = 0; i < EG_FILES; i++) {
+        struct watched_file *f = &r->files[i];
+        if (!f->is_asked && file_changed(f)) {
+            f->is_asked = true;
+            r->stale(r->arg, (enum eg_file)i);
+        }
+        stale |= f->is_asked;
     }
+    return stale;
+}
+
+/* A new channel only where its ids can be random, else the old one stays. */
+static bool resolv_take(struct resolver *r, char *path)
+{
+    struct channel *fresh;
+    if (access(RANDOM_PATH, R_OK) < 0 || channel_new(r->loop, path, &fresh) < 0)
+        return false;
     fresh->next = r->channels;
     r->channels = fresh;
+    return true;
+}
+
+/* c-ares opens it for each name: the descriptor stays open until the next change. A file that is
+ * not there is a path that leads nowhere. */
+static bool hosts_take(const char *path)
+{
+    return setenv(HOSTS_NAME, path, 1) == 0;
+}
+
+static void waiting_start(struct resolver *r);
+
+void resolver_file(struct resolver *r, enum eg_file file, int take_fd, bool is_readable)
+{
+    struct watched_file *f = &r->files[file];
+    char path[32] = "/nowhere";
+    bool taken;
+    if (is_readable)
+        snprintf(path, sizeof path, "/proc/self/fd/%d", take_fd);
+    if (file == EG_FILE_RESOLV)
+        taken = is_readable && resolv_take(r, path);
+    else
+        taken = hosts_take(path);
+    if (!taken)
+        log_warn("egress.resolver", "file=%s what it holds now could not be taken over", f->path);
+    fd_close(taken ? f->fd : take_fd);
+    if (taken)
+        f->fd = take_fd;
+    f->is_asked = false;
+    waiting_start(r);
 }
 
 static size_t addresses_take(const struct ares_addrinfo *info, int family,
@@ -281,27 +354,60 @@ static void lookup_ended(void *arg, int status, int timeouts, struct ares_addrin
         free(l);
 }
 
+static void lookup_go(struct resolver *r, struct lookup *l)
+{
+    const struct ares_addrinfo_hints hints = {.ai_family = l->family,
+                                              .ai_socktype = SOCK_STREAM,
+                                              .ai_flags = ARES_AI_NOSORT | ARES_AI_ENVHOSTS};
+    l->channel = r->channels;
+    l->channel->n_pending++;
+    ares_getaddrinfo(l->channel->ares, l->name, NULL, &hints, lookup_ended, l);
+    timer_follow(l->channel);
+}
+
 int lookup_start(struct resolver *r, const char *name, int family, lookup_fn *fn, void *arg,
                  struct lookup **ret)
 {
-    const struct ares_addrinfo_hints hints = {
-        .ai_family = family, .ai_socktype = SOCK_STREAM, .ai_flags = ARES_AI_NOSORT};
     struct lookup *l = calloc(1, sizeof *l);
     *ret = NULL;
     if (l == NULL)
         return -ENOMEM;
-    resolver_follow(r);
-    *l = (struct lookup){r->channels, fn, arg, family, true, false};
-    l->channel->n_pending++;
-    ares_getaddrinfo(l->channel->ares, name, NULL, &hints, lookup_ended, l);
-    l->starting = false;
-    if (l->ended) {
-        free(l);
+    channels_sweep(r);
+    *l = (struct lookup){.fn = fn, .arg = arg, .family = family, .starting = true};
+    snprintf(l->name, sizeof l->name, "%s", name);
+    if (is_stale(r)) {
+        l->next = r->waiting;
+        r->waiting = l;
+        *ret = l;
         return 0;
     }
-    timer_follow(l->channel);
-    *ret = l;
+    lookup_go(r, l);
+    l->starting = false;
+    if (l->ended)
+        free(l);
+    else
+        *ret = l;
     return 0;
+}
+
+/* Whoever is told may start others and cancel any: nobody is freed before all were gone through. */
+static void waiting_start(struct resolver *r)
+{
+    for (size_t i = 0; i < EG_FILES; i++)
+        if (r->files[i].is_asked)
+            return;
+    struct lookup *list = TAKE(r->waiting), *next;
+    for (struct lookup *l = list; l != NULL; l = l->next)
+        if (l->fn != NULL)
+            lookup_go(r, l);
+        else
+            l->ended = true;
+    for (struct lookup *l = list; l != NULL; l = next) {
+        next = l->next;
+        l->starting = false;
+        if (l->ended)
+            free(l);
+    }
 }
 
 void lookup_cancel(struct lookup *l)

@@ -10,11 +10,13 @@
 #include "wire/egress.h"
 #include "wire/msg.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #define WHY_BYTES 400
+#define FILE_MAX  ((size_t)4 << 20) /* hosts files with long lists of unwanted sites exist */
 
 /* A request under way: from its check until it is refused, has failed, or is closed. */
 struct request {
@@ -47,7 +49,8 @@ struct verdict_out {
     char hint[WHY_BYTES];
 };
 
-static const uint8_t KINDS[] = {M_EG_READY, M_EG_CHECK, M_EG_RESULT, M_EG_CLOSED, M_EG_REFUSED, 0};
+static const uint8_t KINDS[] = {M_EG_READY, M_EG_CHECK, M_EG_RESULT, M_EG_CLOSED, M_EG_REFUSED,
+                                M_EG_STALE, 0};
 
 static void link_free(struct closing *closing)
 {
@@ -373,6 +376,28 @@ static int take_refused(struct egress_link *l, struct unpack *u)
     return 0;
 }
 
+/* Its lock-down is of the files as they were: what is there by that name now is read here. */
+static int take_stale(struct egress_link *l, struct unpack *u)
+{
+    static const char *const PATHS[EG_FILES] = {
+        [EG_FILE_RESOLV] = "/etc/resolv.conf", [EG_FILE_HOSTS] = "/etc/hosts"};
+    CLEANUP(freep) char *bytes = NULL;
+    CLEANUP(pack_done) struct pack p = {0};
+    size_t n = 0;
+    uint8_t file = unpack_u8(u);
+    if (unpack_end(u) < 0 || file >= EG_FILES)
+        return -EBADMSG;
+    int r = fd_read_file(AT_FDCWD, PATHS[file], FILE_MAX, &bytes, &n);
+    CLEANUP(fd_done) int fd = fd_memfd("file", r < 0 ? "" : bytes, n);
+    if (fd < 0)
+        return fd;
+    log_info("egress.config", "session=%s file=%s changed=%s", l->s->id, PATHS[file],
+             r < 0 ? strerror(-r) : "taken over");
+    pack_u8(&p, file);
+    pack_u8(&p, r >= 0);
+    return channel_send(&l->ch, M_EG_FILE, &p, &fd, 1);
+}
+
 static int take_ready(struct egress_link *l, struct unpack *u)
 {
     CLEANUP(freep) char *failure = unpack_str(u, 1024);
@@ -400,6 +425,8 @@ static int link_got(struct channel *ch, const struct frame *f)
         return take_result(l, &u);
     if (f->kind == M_EG_CLOSED)
         return take_closed(l, &u);
+    if (f->kind == M_EG_STALE)
+        return take_stale(l, &u);
     return take_refused(l, &u);
 }
 

@@ -29,11 +29,13 @@ static const struct msg_rule rules[] = {{M_STAGE_ORDER, 2, 2, LARGE, "stage_orde
                                         {M_EG_START, 0, FDS_PER_MESSAGE, LARGE, "eg_start"},
                                         {M_EG_VERDICT, 0, 0, SMALL, "eg_verdict"},
                                         {M_EG_CUT, 0, 0, 4, "eg_cut"},
+                                        {M_EG_FILE, 1, 1, 2, "eg_file"},
                                         {M_EG_READY, 0, 0, SMALL, "eg_ready"},
                                         {M_EG_CHECK, 0, 0, SMALL, "eg_check"},
                                         {M_EG_RESULT, 0, 0, SMALL, "eg_result"},
                                         {M_EG_CLOSED, 0, 0, 64, "eg_closed"},
-                                        {M_EG_REFUSED, 0, 0, SMALL, "eg_refused"}};
+                                        {M_EG_REFUSED, 0, 0, SMALL, "eg_refused"},
+                                        {M_EG_STALE, 0, 0, 1, "eg_stale"}};
 
 const struct msg_rule *msg_rule(uint8_t kind)
 {

@@ -51,6 +51,8 @@ enum msg_kind {
     M_EG_VERDICT = 129, /* u32 conn, u32 request, u8 verdict (enum eg_verdict), u8 flags
                          * (EG_ALLOW_PRIVATE), str reason, str rule, str hint */
     M_EG_CUT = 130,     /* u32 conn: close it now (its site was taken back) */
+    M_EG_FILE = 131, /* u8 file (enum eg_file), u8 readable. 1 fd: a memfd with what it holds now,
+                      * empty when it is not readable */
     /* egress, up */
     M_EG_READY = 160, /* str failure ("" = locked down and accepting) */
     M_EG_CHECK =
@@ -58,7 +60,9 @@ enum msg_kind {
     M_EG_RESULT =
         162, /* u32 conn, u32 request, u8 outcome (enum eg_outcome), str address, str detail */
     M_EG_CLOSED = 163, /* u32 conn, u32 request, u64 bytes up, u64 bytes down, u8 opaque */
-    M_EG_REFUSED = 164 /* u32 conn, str host as it came (escaped), str why: never reached a check */
+    M_EG_REFUSED =
+        164,         /* u32 conn, str host as it came (escaped), str why: never reached a check */
+    M_EG_STALE = 165 /* u8 file (enum eg_file): it changed, and the lock-down is of what it was */
 };
 
 enum start_stage { START_AT_WALL = 0, START_AT_CWD, START_AT_EXEC, START_AT_LIMIT };
@@ -101,6 +105,8 @@ enum eg_verdict {
     EG_ANSWER_SELF /* the proof's own name: answered by the egress with 200, never dialled */
 };
 enum { EG_ALLOW_PRIVATE = 1 };
+/* What the resolver of the egress reads, and the daemon reads again for it. */
+enum eg_file { EG_FILE_RESOLV = 0, EG_FILE_HOSTS, EG_FILES };
 enum eg_outcome {
     EG_FAILED = 0,     /* anything not below */
     EG_OPENED,         /* connected to ADDRESS */

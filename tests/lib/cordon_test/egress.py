@@ -13,8 +13,9 @@ import subprocess
 import threading
 import time
 
-START, VERDICT, CUT = 128, 129, 130
-READY, CHECK, RESULT, CLOSED, REFUSED = 160, 161, 162, 163, 164
+START, VERDICT, CUT, FILE = 128, 129, 130, 131
+READY, CHECK, RESULT, CLOSED, REFUSED, STALE = range(160, 166)
+FILES = ["/etc/resolv.conf", "/etc/hosts"]
 DENY, ALLOW, SELF = 0, 1, 2
 FAILED, OPENED, ADDRESS_CLASS, OWN_PORT, RESOLVE_FAILED, CONNECT_FAILED, TIMED_OUT = range(7)
 BIN = os.environ.get("CORDON_BIN") or os.path.join(
@@ -73,6 +74,7 @@ class Egress:
         self.allow, self.private = set(allow), set(private)
         self.decide = decide or self.by_list
         self.checks, self.results, self.closed, self.refused = [], [], [], []
+        self.stale, self.tells_files = [], True
         self.ready = None
         self.n_allowed = 0
         self.problem = None
@@ -163,6 +165,10 @@ class Egress:
             self.results.append((u.num("I"), u.num("I"), u.num("B"), u.text(), u.text()))
         elif kind == CLOSED:
             self.closed.append((u.num("I"), u.num("I"), u.num("Q"), u.num("Q"), u.num("B")))
+        elif kind == STALE:
+            self.stale.append(u.num("B"))
+            if self.tells_files:
+                self.file(self.stale[-1])
         elif kind == REFUSED:
             self.refused.append((u.num("I"), u.text(), u.text()))
         else:
@@ -172,6 +178,18 @@ class Egress:
                 rule="list machine: no site covers it", hint="cordon sites add HOST"):
         self.send(VERDICT, struct.pack("<IIBB", conn, request, verdict, flags) +
                   put_bytes(reason) + put_bytes(rule) + put_bytes(hint))
+
+    def file(self, number):
+        """What the daemon answers when a file of the resolver changed."""
+        fd, readable = os.memfd_create("file"), 1
+        try:
+            with open(FILES[number], "rb") as f:
+                os.write(fd, f.read())
+        except OSError:
+            readable = 0
+        os.lseek(fd, 0, os.SEEK_SET)
+        self.send(FILE, struct.pack("<BB", number, readable), [fd])
+        os.close(fd)
 
     def owed(self):
         """Allowed requests whose result did not come yet."""

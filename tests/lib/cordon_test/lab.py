@@ -26,13 +26,13 @@ KNOCKED, KNOCK_NAME = "203.0.113.99", "knock.lab"
 PORTS = (80, 8080, 443, *range(9001, 9011))
 
 
-def enter():
-    """A lab that cannot be made is a failure, never a skip."""
+def enter(etc=False):
+    """A lab that cannot be made is a failure, never a skip. ETC: with an /etc of its own."""
     if "LAB_DIR" in os.environ:
         return
     lab = os.path.join(SOURCE, "tests", "lab", "lab")
     sys.stdout.flush()
-    os.execv(lab, [lab, "--", sys.executable, *sys.argv])
+    os.execv(lab, [lab, *(["--etc"] if etc else []), "--", sys.executable, *sys.argv])
 
 
 def _lines(name):
@@ -82,6 +82,11 @@ def requests(since, **wanted):
 
 def asked(since):
     return [line["name"] for line in _lines("dns.jsonl")[since[1]:] if line["name"] != KNOCK_NAME]
+
+
+def served():
+    """Requests to the real services of tests/lab/services.py."""
+    return _lines("services.jsonl")
 
 
 class Case(unittest.TestCase):
