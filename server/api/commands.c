@@ -20,7 +20,8 @@ struct command_body {
     json_t *env, *tty, *origin;
     int stdin_kind, on_disconnect;
     bool keep_state;
-    int64_t timeout_ms, idle_timeout_ms, kill_grace_ms, wait_ms, inline_bytes, max_output_bytes;
+    int64_t timeout_ms, idle_timeout_ms, kill_grace_ms, wait_ms, inline_bytes, max_output_bytes,
+        umask;
 };
 #define AT(member) offsetof(struct command_body, member)
 static const struct field COMMAND_FIELDS[] = {
@@ -40,10 +41,14 @@ static const struct field COMMAND_FIELDS[] = {
     {"max_output_bytes", FIELD_INT, AT(max_output_bytes), FIELD_NULLABLE, 65536, 1 << 30, NULL,
      NULL},
     {"on_disconnect", FIELD_ENUM, AT(on_disconnect), 0, 0, 0, DISCONNECTS, NULL},
+    {"umask", FIELD_INT, AT(umask), FIELD_NULLABLE, 0, 0777, NULL, NULL},
     {"origin", FIELD_OBJECT, AT(origin), FIELD_NULLABLE, 0, 0, NULL, NULL},
     FIELDS_END};
-static const struct command_body COMMAND_DEFAULTS = {
-    .timeout_ms = -1, .kill_grace_ms = 5000, .inline_bytes = 65536, .max_output_bytes = -1};
+static const struct command_body COMMAND_DEFAULTS = {.timeout_ms = -1,
+                                                     .kill_grace_ms = 5000,
+                                                     .inline_bytes = 65536,
+                                                     .max_output_bytes = -1,
+                                                     .umask = -1};
 const struct shape COMMAND_BODY = {COMMAND_FIELDS, sizeof(struct command_body), &COMMAND_DEFAULTS};
 
 static const char *const ORIGINS[] = {"agent", "user", "watch", NULL};
@@ -294,6 +299,8 @@ static int spec_take(struct request *rq, struct command_body *in, struct command
     spec->kill_grace_ms = in->kill_grace_ms;
     spec->max_output_bytes = in->max_output_bytes;
     spec->kill_on_disconnect = in->on_disconnect == 1;
+    spec->has_umask = in->umask >= 0;
+    spec->umask = (unsigned)in->umask & 0777;
     return 0;
 }
 

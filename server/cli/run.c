@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #define SESSION_OPTION_ROWS                                                                        \
     {"folder", 'f', "PATH[:ro]", "grant a folder, read-write or :ro (the current one)",            \
@@ -146,6 +147,9 @@ static json_t *command_body(const struct run *run, bool stdin_pipe, struct err *
             return NULL;
     if (json_object_size(env) == 0)
         json_object_del(body, "env");
+    mode_t mask = umask(0); /* the caller's, not that of whoever started the daemon */
+    (void)umask(mask);
+    json_object_set_new(body, "umask", json_integer(mask));
     if (!run->own_session && args_has(a, "cd"))
         json_object_set_new(body, "cwd", json_string(args_value(a, "cd", 0)));
     json_object_set_new(body, "stdin", json_string(stdin_pipe ? "pipe" : "none"));

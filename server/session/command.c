@@ -138,6 +138,7 @@ static int fill(struct command *c, const struct command_spec *spec)
     c->kill_grace_ms = spec->kill_grace_ms >= 0 ? spec->kill_grace_ms : SESSION_GRACE_MS;
     c->stdin_pipe = spec->stdin_pipe;
     c->kill_on_disconnect = spec->kill_on_disconnect;
+    c->umask = spec->has_umask ? spec->umask : s->ss->umask;
     c->env = json_incref(spec->env);
     c->env_names = env_names(spec->env);
     c->origin = spec->origin_json

@@ -25,6 +25,8 @@ struct command_spec { /* of POST S/commands */
     int64_t timeout_ms; /* -1 = the setting's; 0 = none */
     int64_t idle_timeout_ms, kill_grace_ms, max_output_bytes /* -1 = the setting's */;
     bool kill_on_disconnect;
+    bool has_umask; /* else of who started the daemon */
+    unsigned umask;
     int origin;
     const char *origin_name; /* agent user watch */
     json_t *origin_json;

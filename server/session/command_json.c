@@ -168,6 +168,7 @@ json_t *command_to_json(const struct command *c)
         return NULL;
     put_words(c, out);
     put_display(c, out);
+    (void)json_object_set_new(out, "umask", json_integer(c->umask));
     (void)json_object_set(out, "enforcement", c->enforcement);
     if (c->started_at)
         (void)json_object_set_new(out, "started_at", time_json(c->started_at));

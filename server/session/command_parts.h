@@ -56,6 +56,7 @@ struct command {
     json_t *env_names, *origin;
     bool stdin_pipe, kill_on_disconnect;
     int64_t timeout_ms, idle_timeout_ms, kill_grace_ms, max_output_bytes;
+    unsigned umask;
     struct actor actor;
 
     json_t *enforcement; /* of the wall it was started behind */

@@ -182,7 +182,7 @@ static int send_start(struct command *c, const struct ends *e)
         .argv = &c->start_argv,
         .env = &c->start_env,
         .cwd = c->cwd,
-        .umask = s->ss->umask,
+        .umask = c->umask,
         .fds = {c->stdin_pipe ? e->input[0] : s->ss->null_fd, e->out[1], e->err[1], e->channel[1]}};
     return runner_link_start(runner, &st);
 }

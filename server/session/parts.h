@@ -43,7 +43,7 @@ struct sessions {
     int control_fd;                /* a listener on the host's loopback: control of the proof */
     uint16_t control_port;
     int null_fd;
-    unsigned umask;      /* of who started the daemon: commands get it */
+    unsigned umask;      /* of who started the daemon: commands get it that name none */
     const char *shell;   /* absolute, the same in every wall */
     json_t *last_checks; /* of the latest proof, for GET /status */
     bool last_proof_ok;

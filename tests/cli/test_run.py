@@ -103,6 +103,21 @@ class Run(unittest.TestCase):
             self.assertEqual(r.out, b"")
         self.assertFalse(os.path.exists(self.h.work + "/ran"))
 
+    def test_umask_of_the_caller(self):
+        """Not that of whoever started the daemon, whose own files stay private."""
+        path = self.h.work + "/made"
+        for tier in ("walled", "open"):
+            for mask in (0o022, 0o077, 0o002, 0o000, 0o027):
+                r = self.h.cordon("run", "-t", tier, "--", "sh", "-c",
+                                  "umask; rm -rf made d; mkdir d; > made", umask=mask)
+                self.assertEqual((r.code, int(r.out, 8)), (0, mask), (tier, r))
+                self.assertEqual(os.stat(path).st_mode & 0o777, 0o666 & ~mask, tier)
+                self.assertEqual(os.stat(self.h.work + "/d").st_mode & 0o777, 0o777 & ~mask, tier)
+        for folder, _, files in os.walk(self.h.state):
+            self.assertEqual(os.lstat(folder).st_mode & 0o077, 0, folder)
+            for name in files:
+                self.assertEqual(os.lstat(f"{folder}/{name}").st_mode & 0o077, 0, name)
+
     # ---- bytes -----------------------------------------------------------------------------------
 
     def test_streams_apart(self):
