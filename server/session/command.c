@@ -273,6 +273,8 @@ int command_create(struct session *s, const struct command_spec *spec, const str
                    struct command **ret, struct err *err)
 {
     int r = check_session(s, err);
+    if (r == 0)
+        r = renewal_begin_if_due(s, err); /* it is queued then */
     if (r < 0)
         return r;
     struct command *c = command_alloc(s, actor);

@@ -432,6 +432,8 @@ int session_file_call(struct session *s, const struct file_call *call, const str
                       file_done_fn *done, void *arg, struct err *err)
 {
     int r = check_session(s, err);
+    if (r == 0 && (r = renewal_begin_if_due(s, err)) == 0)
+        r = check_session(s, err); /* it may be restarting now */
     struct pending *p = r == 0 ? pending_new(s, call, actor, err) : NULL;
     if (!p) {
         fd_close(call->take_fd);

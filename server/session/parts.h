@@ -16,6 +16,7 @@
 #include "sandbox/provider.h"
 #include "session/command.h"
 #include "session/generation.h"
+#include "session/nested.h"
 #include "session/runner_link.h"
 #include "session/session.h"
 #include "store/records.h"
@@ -83,6 +84,8 @@ struct shape {
 
 /* A new sandbox is made to take over. */
 struct renewal {
+    struct deadline clock;
+    uint64_t until_ms; /* a folder that is being replaced is waited for */
     struct actor actor;
     const char *reason; /* for the audit; static */
     bool is_asked_for, stop_running;
@@ -124,6 +127,7 @@ struct session {
     struct generation *old;    /* taken over from: what still runs in them */
     unsigned n_generations;    /* all that are not freed */
     struct renewal renewal;    /* of MAKING, once there is a NOW */
+    struct nested nested;      /* watches the folders of NOW */
 
     struct own_site *sites;
     size_t n_sites;
@@ -183,6 +187,10 @@ json_t *env_names(const json_t *env);         /* a new array */
 void session_private_drop(struct session *s); /* its name and its lock */
 void ending_begin(struct session *s, enum down down);
 void ending_step(struct session *s);
+void renewal_init(struct session *s);
+/* Before anything is started: begins one when the wall in force no longer keeps what it should; the
+ * state is RESTARTING then. Negative with ERR when it should and cannot. */
+int renewal_begin_if_due(struct session *s, struct err *err);
 void renewal_step(struct session *s); /* while RESTARTING */
 void renewal_over(struct session *s, const struct err *err);
 

@@ -192,6 +192,8 @@ void session_be_ready(struct session *s)
     s->verified_at = s->now->verified_at;
     if (s->verified_at)
         session_audit(s, NULL, "wall.verified", PROVIDER_NAMES[s->provider], NULL, OUTCOME_OK);
+    if (s->provider != PROVIDER_DIRECT)
+        nested_watch(&s->nested, &s->now->policy);
     session_set_state(s, SESSION_READY);
     session_commands_ready(s);
 }
@@ -348,6 +350,7 @@ struct session *session_alloc(struct sessions *ss, const struct actor *actor)
     id_new("ses", s->id);
     closing_init(&s->closing, session_free);
     deadline_init(ss->deps.loop, &s->deadline, &s->closing, deadline_passed);
+    renewal_init(s);
     return s;
 }
 
