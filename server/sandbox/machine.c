@@ -411,3 +411,15 @@ int machine_folder_check(const struct machine *m, struct policy_folder *f, struc
     places_done(&places);
     return r;
 }
+
+bool machine_folder_writable(const struct machine *m, const char *path)
+{
+    struct stat st;
+    if (m->uid != 0)
+        return faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0;
+    if (stat(path, &st) < 0)
+        return false;
+    return st.st_uid == 0   ? (st.st_mode & S_IWUSR) != 0
+           : st.st_gid == 0 ? (st.st_mode & S_IWGRP) != 0
+                            : (st.st_mode & S_IWOTH) != 0;
+}

@@ -13,3 +13,5 @@ int machine_look(const struct machine_dirs *dirs, struct machine *ret, struct er
  * whole, in or around a protected place (links resolved both ways, looked at now and not when the
  * machine was); -EINVAL, -ENOENT, -ENOTDIR path_invalid. */
 int machine_folder_check(const struct machine *m, struct policy_folder *f, struct err *err);
+/* May who is in a wall write to PATH, by owner and mode? Root's own power does not reach inside. */
+bool machine_folder_writable(const struct machine *m, const char *path);

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "policy/catalog.h"
+#include "sandbox/machine.h"
 #include "sandbox/proof.h"
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -103,19 +104,6 @@ static void control(struct proof_probe *probe)
 
 /* ---- Folders --------------------------------------------------------------------------------- */
 
-/* May our user write to it with no capability? Root's own power does not reach inside. */
-static bool is_writable(const struct machine *m, const char *path)
-{
-    struct stat st;
-    if (m->uid != 0)
-        return faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0;
-    if (stat(path, &st) < 0)
-        return false;
-    return st.st_uid == 0   ? (st.st_mode & S_IWUSR) != 0
-           : st.st_gid == 0 ? (st.st_mode & S_IWGRP) != 0
-                            : (st.st_mode & S_IWOTH) != 0;
-}
-
 static void plan_folders(struct planner *pl)
 {
     const struct policy *policy = pl->ctx->policy;
@@ -123,7 +111,7 @@ static void plan_folders(struct planner *pl)
         const struct policy_folder *f = &policy->folders[i];
         if (f->missing || f->access == ACCESS_NONE)
             continue;
-        if (f->access == ACCESS_RW && is_writable(pl->ctx->machine, f->real)) {
+        if (f->access == ACCESS_RW && machine_folder_writable(pl->ctx->machine, f->real)) {
             add(pl, FOLDERS_REACHABLE, PROBE_WRITE_DIR, EXPECT_SUCCESS, f->path, 0, NULL);
             continue;
         }

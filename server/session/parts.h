@@ -2,9 +2,9 @@
  *
  * sessions.c the table · spec.c what a client asked for, checked · session.c the step machine ·
  * generation.c one sandbox of it, proof_run.c its proof · renewal.c a new sandbox takes over ·
- * ending.c the end · sites.c own sites and the matcher · session_json.c the resource · runner_link,
- * egress_link the two children · command*.c, output.c, files.c what is done inside · status.c,
- * preview.c the machine. */
+ * ending.c the end · warnings.c what is not as asked for · sites.c own sites and the matcher ·
+ * session_json.c the resource · runner_link, egress_link the two children · command*.c, output.c,
+ * files.c what is done inside · status.c, preview.c the machine. */
 #pragma once
 #include "base/clock.h"
 #include "base/fd.h"
@@ -164,6 +164,7 @@ void session_fail(struct session *s, const struct err *err);
 void session_changed(struct session *s);
 void session_touched(struct session *s); /* counts only: watchers, no record */
 void session_warn(struct session *s, const char *code, const char *detail);
+void session_warn_of(struct session *s, const struct policy *p); /* all that P comes with */
 void session_audit(struct session *s, const struct actor *actor, const char *action,
                    const char *target, json_t *take_after, enum outcome outcome);
 int session_put(struct session *s);

@@ -135,13 +135,6 @@ void session_audit(struct session *s, const struct actor *actor, const char *act
     json_decref(enforcement);
 }
 
-void session_warn(struct session *s, const char *code, const char *detail)
-{
-    log_warn("session.warning", "session=%s code=%s detail=%s", s->id, code, detail);
-    (void)json_array_append_new(s->warnings,
-                                json_pack("{s:s, s:s}", "code", code, "detail", detail));
-}
-
 /* ---- Going on ---------------------------------------------------------------------------------
  */
 
@@ -323,16 +316,6 @@ static int make_recorded(struct session *s, struct err *err)
                  : 0;
 }
 
-static void add_warnings(struct session *s, const struct policy *policy)
-{
-    for (size_t i = 0; i < policy->warnings.n; i++) {
-        const char *text = policy->warnings.items[i], *colon = strstr(text, ": ");
-        char code[40];
-        (void)snprintf(code, sizeof code, "%.*s", colon ? (int)(colon - text) : 0, text);
-        session_warn(s, colon ? code : "path_dropped", colon ? colon + 2 : text);
-    }
-}
-
 struct session *session_alloc(struct sessions *ss, const struct actor *actor)
 {
     struct session *s = calloc(1, sizeof *s);
@@ -364,7 +347,7 @@ static int prepare(struct session *s, const struct session_spec *spec, struct po
     if (r == 0)
         r = session_policy_make(s, &shape, ret, err);
     if (r == 0) {
-        add_warnings(s, ret);
+        session_warn_of(s, ret);
         r = make_recorded(s, err);
     }
     return r;
