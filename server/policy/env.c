@@ -300,6 +300,20 @@ static int proxy_set(struct policy *p)
     return r < 0 ? r : env_set(&p->env, "NODE_USE_ENV_PROXY", "1");
 }
 
+/* Programs that would ask at a terminal that is not there, or look for a newer version of
+ * themselves at a site nobody listed: npm then waits a minute for it, and the site counts as
+ * blocked. */
+static int quiet_set(struct policy *p)
+{
+    static const char *const QUIET[][2] = {{"GIT_TERMINAL_PROMPT", "0"},
+                                           {"npm_config_update_notifier", "false"},
+                                           {"PIP_DISABLE_PIP_VERSION_CHECK", "1"}};
+    int r = 0;
+    for (size_t i = 0; i < ARRAY_LEN(QUIET) && r >= 0; i++)
+        r = env_set(&p->env, QUIET[i][0], QUIET[i][1]);
+    return r;
+}
+
 static int session_apply(json_t *session_env, struct strv *env, struct err *err)
 {
     const char *name;
@@ -339,7 +353,7 @@ static int walled_compile(const struct policy_input *in, const struct machine *m
         r = places_set(p);
     if (r >= 0)
         r = proxy_set(p);
-    return r < 0 ? r : env_set(&p->env, "GIT_TERMINAL_PROMPT", "0");
+    return r < 0 ? r : quiet_set(p);
 }
 
 static int open_compile(char *const *caller, struct policy *p)

@@ -92,6 +92,59 @@ class Node(BoxCase):
         self.assertFalse((self.box.home / ".npm").exists())
         self.assertFalse((self.box.home / ".cache" / "npm").exists())
 
+    def test_npm_asks_a_registry(self):
+        """Cases 8, 29 and 68: from a registry on a loopback port inside, by npm and npx; versions and
+        files land in the folder, the cache in the private home."""
+        (self.dir / "r.py").write_text(REGISTRY)
+        out = self.inside("python3 r.py >port & timeout 60 sh -c 'until test -s port; do sleep 0.05; done'; r=http://localhost:$(cat port); mkdir app; cd app;"
+                          "npm init -y >/dev/null; npm install --silent --registry $r pad@1; node -p 'require(\"pad\")';"
+                          "npx -y --registry $r cow hi; npm version --no-git-tag-version patch; npm ls --parseable | wc -l", timeout=400)
+        self.assertEqual(out.split(), ["1.0.0", "cow:hi", "v1.0.1", "2"])
+        self.assertEqual(sorted(os.listdir(self.dir / "app")), ["node_modules", "package-lock.json", "package.json"])
+        self.assertFalse((self.box.home / ".npm").exists())
+
+    def test_npm_installs_a_folder_as_a_link(self):
+        """Case 8: `npm i ../repo` in a repository within a repository."""
+        out = self.inside("git init -q repo; cd repo; npm init -y >/dev/null; echo 'module.exports=8' >index.js; cd ..; mkdir sub; cd sub;"
+                          "git init -q; git clone -q ../repo c 2>/dev/null; npm init -y >/dev/null; npm i --silent --offline ../repo;"
+                          "node -p 'require(\"repo\")'; test -L node_modules/repo; ls .git/hooks | head -1", timeout=400)
+        self.assertTrue(out.startswith("8\n"), out)
+        self.assertIn(".sample", out)
+
+
+REGISTRY = r"""
+import base64, hashlib, http.server, io, json, tarfile
+def packed(name, files):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode='w:gz') as tar:
+        for path, text in files.items():
+            info = tarfile.TarInfo('package/' + path)
+            info.size, info.mode = len(text), 0o755
+            tar.addfile(info, io.BytesIO(text.encode()))
+    return out.getvalue()
+META = {'pad': {'main': 'i.js'}, 'cow': {'bin': {'cow': 'c.js'}}}
+FILES = {'pad': {'i.js': "module.exports = require('./package.json').version\n"},
+         'cow': {'c.js': "#!/usr/bin/env node\nconsole.log('cow:' + process.argv[2])\n"}}
+TAR = {n: packed(n, {**f, 'package.json': json.dumps({'name': n, 'version': '1.0.0', **META[n]})}) for n, f in FILES.items()}
+class H(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *a):
+        pass
+    def do_GET(self):
+        name = self.path.strip('/').split('/')[0]
+        body = TAR.get(name)
+        if body and not self.path.endswith('.tgz'):
+            url = 'http://%s/%s/-/%s-1.0.0.tgz' % (self.headers['Host'], name, name)
+            sri = 'sha512-' + base64.b64encode(hashlib.sha512(body).digest()).decode()
+            v = {'name': name, 'version': '1.0.0', **META[name], 'dist': {'tarball': url, 'integrity': sri}}
+            body = json.dumps({'name': name, 'dist-tags': {'latest': '1.0.0'}, 'versions': {'1.0.0': v}}).encode()
+        self.send_response(200 if body else 404)
+        self.send_header('Content-Length', str(len(body or b'')))
+        self.end_headers()
+        self.wfile.write(body or b'')
+s = http.server.ThreadingHTTPServer(('127.0.0.1', 0), H)
+print(s.server_port, flush=True)
+s.serve_forever()
+"""
 
 if __name__ == "__main__":
     unittest.main()

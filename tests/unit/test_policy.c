@@ -220,6 +220,7 @@ static void environment_of_the_caller(void **state)
         {"TMPDIR", "/tmp"},
         {"USER", "ada"},
         {"GIT_TERMINAL_PROMPT", "0"},
+        {"npm_config_update_notifier", "false"},
         {"CORDON_SANDBOXED", "1"},
         {"NODE_USE_ENV_PROXY", "1"},
         {"http_proxy", "http://127.0.0.1:7412"},
