@@ -1,6 +1,7 @@
 /* Runs in: daemon. Reads: trusted. May block: no (a few descriptors and files are made). */
 #include "base/fields.h"
 #include "base/path.h"
+#include "base/stop.h"
 #include "session/command_parts.h"
 #include <errno.h>
 #include <signal.h>
@@ -184,7 +185,9 @@ static int send_start(struct command *c, const struct ends *e)
         .cwd = c->cwd,
         .umask = c->umask,
         .fds = {c->stdin_pipe ? e->input[0] : s->ss->null_fd, e->out[1], e->err[1], e->channel[1]}};
-    return runner_link_start(runner, &st);
+    int r = runner_link_start(runner, &st);
+    stop_point("command-sent");
+    return r;
 }
 
 static const uint8_t KINDS[] = {M_CMD_STARTED, M_CMD_FAILED, M_CMD_EXIT, M_CMD_GONE, 0};

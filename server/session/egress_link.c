@@ -5,6 +5,7 @@
  * Its twin across the wall is egress/gate. */
 #include "base/child.h"
 #include "base/log.h"
+#include "base/stop.h"
 #include "session/channel.h"
 #include "session/parts.h"
 #include "wire/egress.h"
@@ -498,6 +499,7 @@ int egress_link_new(struct generation *g, struct egress_link **ret, struct err *
                        "are Cordon's programs where they were installed?",
                        "cordon-egress could not be started: %s", strerror(-r));
     }
+    stop_point("egress-spawned");
     g->way_out = WAY_STARTING;
     *ret = l;
     return 0;

@@ -3,6 +3,7 @@
  * The end of a session: TERM and a grace, then all its sandboxes are killed and reaped, then the
  * private folder is removed; only then is it ended. */
 #include "base/log.h"
+#include "base/stop.h"
 #include "session/parts.h"
 
 static bool anything_lives(const struct session *s)
@@ -108,7 +109,13 @@ static void down_over(struct session *s)
 
 void ending_begin(struct session *s, enum down down)
 {
+    static const char *const POINTS[] = {[DOWN_NOT] = "",
+                                         [DOWN_TERM] = "down-term",
+                                         [DOWN_KILL] = "down-kill",
+                                         [DOWN_REMOVE] = "down-remove",
+                                         [DOWN_OVER] = "down-over"};
     s->down = down;
+    stop_point(POINTS[down]);
     switch (down) {
     case DOWN_TERM:
         down_term(s);

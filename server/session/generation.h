@@ -68,6 +68,7 @@ bool generation_wants_egress(const struct generation *g);
 void generation_left(struct generation *g); /* one user fewer */
 void generation_close(struct generation *g);
 
+#define CANARY_PREFIX "canary-" /* and 16 hexadecimal digits, in the state folder */
 int proof_run_start(struct generation *g, struct err *err);
 bool proof_run_is_over(const struct generation *g);
 void proof_run_clear(struct generation *g); /* the canary, the reserved names and the probes */

@@ -1,5 +1,6 @@
 /* Runs in: daemon. Reads: hostile (the runner's answers; sandbox/proof judges them).
  * May block: briefly (one small file made and removed). */
+#include "base/stop.h"
 #include "session/parts.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +26,7 @@ static void random_name(char *ret, size_t size, const char *before, const char *
 static int canary_make(const struct machine *m, struct canary *c)
 {
     char name[64];
-    random_name(name, sizeof name, "canary-", "");
+    random_name(name, sizeof name, CANARY_PREFIX, "");
     random_name(c->text, sizeof c->text, "cordon canary ", "");
     if ((size_t)snprintf(c->path, sizeof c->path, "%s/%s", m->state_dir, name) >= sizeof c->path)
         return -ENAMETOOLONG;
@@ -132,6 +133,7 @@ int proof_run_start(struct generation *g, struct err *err)
     if (r == 0) {
         g->has_proof = true;
         r = send_probes(g);
+        stop_point("proof-sent");
     }
     if (r < 0)
         return err_set(err, r, "session_refused", NULL, "the probes could not be sent: %s",

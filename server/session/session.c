@@ -3,6 +3,7 @@
  * The step machine of one session. Callbacks record what happened and call session_step; that alone
  * decides what comes next. */
 #include "base/log.h"
+#include "base/stop.h"
 #include "session/parts.h"
 #include "store/records.h"
 #include <errno.h>
@@ -150,6 +151,7 @@ void session_set_state(struct session *s, enum session_state state)
     s->state = state;
     log_info("session.state", "session=%s state=%s", s->id, SESSION_STATE_NAMES[state]);
     session_changed(s);
+    stop_point(SESSION_STATE_NAMES[state]);
 }
 
 json_t *session_failed_checks(const struct session *s)
@@ -343,6 +345,7 @@ static int prepare(struct session *s, const struct session_spec *spec, struct po
     int r = spec_apply(s, spec, err);
     if (r == 0 && s->provider != PROVIDER_DIRECT)
         r = private_new(&s->private_dir, &s->private_lock, err);
+    stop_point("private-made");
     struct shape shape = session_shape(s);
     if (r == 0)
         r = session_policy_make(s, &shape, ret, err);

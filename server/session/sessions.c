@@ -169,10 +169,26 @@ static void sweep_checks(void)
     (void)closedir(dir);
 }
 
+/* Canaries of proofs that a killed daemon left: the state folder has one daemon at a time. */
+static void sweep_canaries(const struct machine *m)
+{
+    DIR *dir = opendir(m->state_dir);
+    if (!dir)
+        return;
+    for (struct dirent *e; (e = readdir(dir));) {
+        const char *name = e->d_name;
+        if (str_starts(name, CANARY_PREFIX) &&
+            strspn(name + sizeof CANARY_PREFIX - 1, "0123456789abcdef") == 16 &&
+            strlen(name) == sizeof CANARY_PREFIX - 1 + 16)
+            (void)unlinkat(dirfd(dir), name, 0);
+    }
+    (void)closedir(dir);
+}
+
 void sessions_sweep(struct sessions *ss)
 {
-    (void)ss;
     sweep_checks();
+    sweep_canaries(ss->deps.machine);
     int n = private_sweep();
     if (n != 0)
         log_info("private.swept", "folders=%d", n);

@@ -15,6 +15,7 @@ import time
 import unittest
 
 BIN = os.environ.get("CORDON_BIN") or os.path.join(os.path.dirname(__file__), "../../build/debug/bin")
+SOURCE = os.environ.get("CORDON_SOURCE") or os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 DRIVER = os.path.join(BIN, "wall_driver")
 STOP_DRIVER = os.path.join(BIN, "stop", "wall_driver")
 PYTHON = "/usr/bin/python3"
@@ -168,7 +169,7 @@ def main():
         home = tempfile.mkdtemp(prefix="wall-user-")
         os.chown(home, user, user)
         env = {"PATH": "/usr/bin:/bin", "HOME": home, "TMPDIR": home, "WALL_TEST_USER": "1",
-               "CORDON_BIN": BIN, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
+               "CORDON_BIN": BIN, "CORDON_SOURCE": SOURCE, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
                "WALL_MUST_WORK": os.environ.get("WALL_MUST_WORK", "")}
         print("---- again as an ordinary user", file=sys.stderr, flush=True)
         done = subprocess.run(["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups",
