@@ -67,6 +67,11 @@ static void reading_done(void *state)
     free(rd);
 }
 
+static bool wrote(const json_t *doc, const char *member)
+{
+    return json_integer_value(json_object_get(json_object_get(doc, "output"), member)) > 0;
+}
+
 /* The command will write no more: it has ended, or its daemon died. */
 static bool is_over(const struct reading *rd)
 {
@@ -237,7 +242,7 @@ static int json_reply(struct request *rq, struct reading *rd)
 {
     return reply_json(rq, 200,
                       json_pack("{s:o, s:I, s:b}", "frames", TAKE(rd->frames), "next_seq",
-                                (json_int_t)rd->after, "ended", rd->ended ? 1 : 0));
+                                (json_int_t)rd->after + 1, "ended", rd->ended ? 1 : 0));
 }
 
 static bool has_more(struct reading *rd)
@@ -393,6 +398,17 @@ int command_output(struct request *rq)
 /* ---- text{} of a record -----------------------------------------------------------------------
  */
 
+/* N bytes without the character that their end cuts. */
+static size_t whole_characters(const char *bytes, size_t n)
+{
+    for (size_t back = 1; back <= 3 && back <= n; back++) {
+        unsigned char c = (unsigned char)bytes[n - back];
+        if ((c & 0xc0) != 0x80)
+            return back < (c >= 0xf0 ? 4U : c >= 0xe0 ? 3U : c >= 0xc0 ? 2U : 1U) ? n - back : n;
+    }
+    return n;
+}
+
 static json_t *stream_text(struct spool_reader *reader, enum spool_stream stream, int64_t max,
                            bool *ret_truncated, bool *ret_lossy)
 {
@@ -406,16 +422,13 @@ static json_t *stream_text(struct spool_reader *reader, enum spool_stream stream
         bytes.len += (size_t)n;
         to = bytes.data + bytes.len;
     }
-    if (reader && spool_stream_size(reader, stream) > bytes.len)
+    if (reader && spool_stream_size(reader, stream) > bytes.len) {
         *ret_truncated = true;
+        bytes.len = bytes.len ? whole_characters(bytes.data, bytes.len) : 0;
+    }
     if (text_put(&text, bytes.len ? bytes.data : "", bytes.len, ret_lossy) < 0)
         return json_string("");
     return json_loads(str_c(&text), JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-}
-
-static bool wrote(const json_t *doc, const char *member)
-{
-    return json_integer_value(json_object_get(json_object_get(doc, "output"), member)) > 0;
 }
 
 json_t *output_text(struct request *rq, const json_t *doc, int64_t max)
