@@ -175,7 +175,7 @@ class Commands(ApiTest):
         s, m = self.session(keep=True), self.mark()
         c = self.run_in(s, f"setsid sleep {m} >/dev/null 2>&1 & echo started")
         self.assertEqual((c["state"], c["text"]["stdout"]), ("exited", "started\n"))
-        self.assertEqual(len(self.running(m)), 1)
+        wait_for(lambda: self.running(m), "the child")
         self.c.problem(409, "session_running", "DELETE", f"/v1/sessions/{s['id']}")
         self.c.call("POST", f"/v1/sessions/{s['id']}/stop", {"grace_ms": 0}, 202)
         wait_for(lambda: not self.running(m), "the child to go with its session")

@@ -40,9 +40,10 @@ def free_port():
 class Daemon(Home):
     """As Home, with `cordond` as a child: `cordon` in it finds this daemon."""
 
-    def __init__(self, start=True, bin=BIN, **env):
+    def __init__(self, start=True, bin=BIN, wrap=(), **env):
+        """WRAP: words before cordond; they must exec it."""
         super().__init__(**env)
-        self.bin = bin
+        self.bin, self.wrap = bin, list(wrap)
         self.process = None
         self.log_path = self.base + "/cordond.err"
         if start:
@@ -68,7 +69,8 @@ class Daemon(Home):
         r, w = os.pipe()
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [os.path.join(self.bin, "cordond"), "--foreground", "--port", str(self.port), "--ready-fd", str(w)],
+                [*self.wrap, os.path.join(self.bin, "cordond"), "--foreground", "--port", str(self.port), "--ready-fd",
+                 str(w)],
                 cwd="/", env={**self.env, **env}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(w,))
         os.close(w)
         text, end = b"", time.monotonic() + START_S
