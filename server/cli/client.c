@@ -184,12 +184,11 @@ int client_call(struct client *c, struct http_request *rq, struct err *err)
     int r = c->main.fd < 0 ? client_connect(c, &c->main) : 0;
     if (r >= 0)
         r = client_send(c, &c->main, rq);
-    if (r >= 0 && c->on_sent && (r = http_step(&c->main)) >= 0) {
-        void (*on_sent)(void *arg) = TAKE(c->on_sent);
-        on_sent(c->on_sent_arg);
-    }
+    int (*awaits)(void *, struct http *) = TAKE(c->awaits);
+    if (r >= 0)
+        r = http_step(&c->main);
     if (r >= 0 && c->main.is_busy)
-        r = http_wait(&c->main, CLIENT_WAIT_MS);
+        r = awaits ? awaits(c->awaits_arg, &c->main) : http_wait(&c->main, CLIENT_WAIT_MS);
     if (r >= 0 && !c->main.keep_alive) { /* the next call gets a connection of its own */
         struct str body = c->main.body;
         int status = c->main.status;

@@ -19,9 +19,9 @@ struct client {
     int64_t pid;
     uint16_t port;
     char token[64]; /* empty over the socket: the caller is the owner there */
-    /* Called once, when the next request is on its way and its answer is not awaited yet. */
-    void (*on_sent)(void *arg);
-    void *on_sent_arg;
+    /* Called once, when the next request is on its way, in place of waiting for its answer. */
+    int (*awaits)(void *arg, struct http *h);
+    void *awaits_arg;
 };
 
 /* -ENOENT with code not_running when no daemon of this user answers. */

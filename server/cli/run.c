@@ -64,11 +64,22 @@ struct run {
     char command_path[192]; /* …/commands/cmd_… */
 };
 
-static void start_watcher(void *arg)
+/* What is being made is known to the watcher before it is known here. */
+static int start_watcher(void *arg, struct http *h)
 {
     struct run *run = arg;
-    watcher_start(&run->watcher, run->cli->client);
+    char path[112] = "/v1/sessions";
+    if (run->session_path[0])
+        snprintf(path, sizeof path, "%s/commands", run->session_path);
+    watcher_start(&run->watcher, run->cli->client, path);
     run->has_watcher = true;
+    return watcher_answer(&run->watcher, h);
+}
+
+static void watch_next(struct run *run)
+{
+    run->cli->client->awaits = run->has_watcher ? NULL : start_watcher;
+    run->cli->client->awaits_arg = run;
 }
 
 /* ---- What is asked for
@@ -246,10 +257,7 @@ static int start_it(struct run *run, bool stdin_pipe, struct err *err)
     if (!body)
         return -EINVAL;
     snprintf(path, sizeof path, "%s/commands", run->session_path);
-    if (!run->has_watcher) {
-        run->cli->client->on_sent = start_watcher;
-        run->cli->client->on_sent_arg = run;
-    }
+    watch_next(run);
     int r = cli_call(run->cli, "POST", path, body, &record, err);
     if (r < 0)
         return r;
@@ -326,8 +334,7 @@ static int run_it(struct run *run, struct err *err)
     bool ends_session = run->own_session && !args_has(run->args, "keep");
     char path[224];
     snprintf(path, sizeof path, "%s/stop", ends_session ? run->session_path : run->command_path);
-    if (run->has_watcher)
-        watcher_set(&run->watcher, path);
+    watcher_set(&run->watcher, path);
     return follow_it(run, stdin_pipe, err);
 }
 
@@ -340,17 +347,14 @@ static int create_session(struct run *run, struct err *err)
     int r = body ? cli_connect(run->cli, err) : -EINVAL;
     if (r < 0)
         return r;
-    run->cli->client->on_sent = start_watcher;
-    run->cli->client->on_sent_arg = run;
+    watch_next(run);
     r = cli_call(run->cli, "POST", "/v1/sessions", body, &session, err);
-    run->cli->client->on_sent = NULL;
     if (r < 0)
         return r;
     snprintf(run->session_path, sizeof run->session_path, "/v1/sessions/%s",
              json_text(session, "id"));
     snprintf(path, sizeof path, "%s/stop", run->session_path);
-    if (run->has_watcher && !args_has(run->args, "keep"))
-        watcher_set(&run->watcher, path);
+    watcher_set(&run->watcher, args_has(run->args, "keep") ? "" : path);
     if (!json_bool(body, "require_wall"))
         cli_note("no wall: tier open; the command can do all that you can (level none)");
     json_array_foreach(json_object_get(session, "warnings"), i,

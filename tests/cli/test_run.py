@@ -254,6 +254,33 @@ class Run(unittest.TestCase):
         p.communicate()
         self.none_alive(mark)
 
+    def test_killed_at_any_point(self):
+        """While the daemon is asked, the wall made, the command started, or it runs: no session is
+        left, nor any process of one."""
+        self.h.cordon("serve")
+        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+            mark = self.mark()
+            for i in range(24):
+                p = self.h.start("run", "--", "sh", "-c", f"while :; do sleep 0.2; done # {mark}")
+                time.sleep(i * 0.005)
+                p.send_signal(number)
+                self.assertIn(p.wait(30), (-number, 128 + number))
+                p.communicate()
+            wait_for(lambda: self.sessions() == [], f"no session after signal {number}", 30)
+            self.none_alive(mark)
+
+    def test_killed_group(self):
+        """A terminal that is closed, a job that is killed: the whole process group goes at once."""
+        mark = self.mark()
+        for i in range(8):
+            p = self.h.start("run", "--", "sh", "-c", f"while :; do sleep 0.2; done # {mark}",
+                             start_new_session=True)
+            time.sleep(i * 0.012)
+            os.killpg(p.pid, signal.SIGKILL)
+            p.communicate()
+        wait_for(lambda: self.sessions() == [], "no session", 30)
+        self.none_alive(mark)
+
     def test_session_ends_with_all_that_it_left_behind(self):
         mark = self.mark()
         begin = time.monotonic()
