@@ -41,7 +41,8 @@ static void free_failed(void *arg)
 
 int api_new(const struct api_deps *deps, struct api **ret, struct err *err)
 {
-    static const struct http_callbacks CALLBACKS = {route_head, route_run, route_leaving};
+    static const struct http_callbacks CALLBACKS = {route_head, route_run, route_leaving,
+                                                    auth_is_valid};
     struct api *a = calloc(1, sizeof *a);
     struct api_state *st;
     int r;

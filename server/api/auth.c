@@ -251,6 +251,7 @@ static int caller_bearer(struct auth *a, struct request *rq, const char *text)
 
     if (strnlen(text, TOKEN_TEXT_MAX) != TOKEN_TEXT_MAX - 2 || !str_starts(text, "cordon_"))
         return sign_in_failed(a, rq, "token");
+    rq->caller.has_token = true;
     hash_sha256(text, strlen(text), hash);
     if (hash_equal(hash, a->owner, sizeof hash)) {
         caller_owner(rq);
@@ -263,6 +264,17 @@ static int caller_bearer(struct auth *a, struct request *rq, const char *text)
         rq->caller.expires_at = clock_wall_ms() + AUTH_BROWSER_MS;
     (void)token_touch(a->db, t.id, t.kind == TOKEN_BROWSER ? rq->caller.expires_at : t.expires_at);
     return 0;
+}
+
+bool auth_is_valid(struct request *rq)
+{
+    const struct caller *c = &rq->caller;
+    struct token t;
+
+    if (c->actor.id[0] == '\0' || (rq->route->access & ACCESS_NO_TOKEN))
+        return true;
+    return token_get(rq->api->d.db, c->actor.id, &t) == 0 &&
+           (t.expires_at == 0 || t.expires_at > clock_wall_ms());
 }
 
 int auth_caller(struct auth *a, struct request *rq)

@@ -19,6 +19,8 @@ int auth_host(struct auth *a, struct request *rq);   /* 1 */
 int auth_origin(struct auth *a, struct request *rq); /* 2 */
 int auth_caller(struct auth *a, struct request *rq); /* 4: fills rq->caller */
 int auth_scope(struct request *rq);                  /* 5 */
+/* Is the token that RQ came with still good? The owner's is for life. */
+bool auth_is_valid(struct request *rq);
 
 /* A new code (22 base64url characters) and when it ends (wall ms). */
 #define AUTH_CODE_TEXT 23

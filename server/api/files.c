@@ -49,8 +49,8 @@ struct file_body {
 #define AT(member) offsetof(struct file_body, member)
 static const struct field EDIT_FIELDS[] = {
     {"path", FIELD_STRING, AT(path), FIELD_MANDATORY, 1, 4095, NULL, NULL},
-    {"old", FIELD_STRING, AT(old), FIELD_MANDATORY, 1, 8 << 20, NULL, NULL},
-    {"new", FIELD_STRING, AT(new), FIELD_MANDATORY, 0, 8 << 20, NULL, NULL},
+    {"old", FIELD_STRING, AT(old), FIELD_MANDATORY, 1, API_JSON_MAX, NULL, NULL},
+    {"new", FIELD_STRING, AT(new), FIELD_MANDATORY, 0, API_JSON_MAX, NULL, NULL},
     {"all", FIELD_BOOL, AT(all), 0, 0, 0, NULL, NULL},
     FIELDS_END};
 static const struct field SEARCH_FIELDS[] = {
@@ -238,8 +238,11 @@ static int answer_looked(struct request *rq, struct session *s, struct file_answ
 
 static int answer_gone(struct request *rq, struct session *s, struct file_answer *a)
 {
-    (void)s;
+    json_t *enforcement = session_enforcement(s);
+
     (void)a;
+    (void)reply_enforcement(rq, enforcement);
+    json_decref(enforcement);
     return reply_empty(rq);
 }
 

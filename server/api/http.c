@@ -87,8 +87,11 @@ static enum MHD_Result on_head(struct http_request *hr)
 
 static enum MHD_Result on_whole(struct http_request *hr)
 {
-    if (hr->gone)
+    if (hr->gone) {
+        if (hr->rq.reply.status)
+            hr->http->cb.leaving(&hr->rq);
         return MHD_NO;
+    }
     if (hr->state == RQ_BODY) {
         hr->state = RQ_READY;
         hr->http->cb.run(&hr->rq);
@@ -140,13 +143,14 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **req,
 
     (void)cls;
     (void)mhd;
-    (void)why;
     if (!hr)
         return;
     *req = NULL;
     hr->conn->busy = false;
     hr->conn->since = clock_now_ms();
-    if (hr->rq.after_sent)
+    if (why != MHD_REQUEST_TERMINATED_COMPLETED_OK && hr->rq.not_sent)
+        hr->rq.not_sent(&hr->rq);
+    else if (hr->rq.after_sent)
         hr->rq.after_sent(&hr->rq);
     request_free(hr);
 }
@@ -289,24 +293,23 @@ void http_end_all(struct http *h, const char *actor_id, const char *code)
 
     for (struct http_request *hr = h->requests; hr; hr = after) {
         after = hr->next;
-        if (!is_of(&hr->rq, actor_id))
-            continue;
-        if (hr->state == RQ_PARKED) {
-            (void)err_set(&hr->rq.err, -ECANCELED, code, NULL, "the request was ended");
-            request_answer(&hr->rq, -ECANCELED);
-        } else if (hr->state == RQ_SENT && hr->rq.reply.stream) {
-            hr->ended = true;
-            request_resume(hr);
-        }
+        if (is_of(&hr->rq, actor_id))
+            request_end(hr, code);
     }
 }
 
-unsigned http_streams(const struct http *h, const char *actor_id)
+static bool is_same(const struct caller *a, const struct caller *b)
+{
+    return a->has_token == b->has_token && strcmp(a->actor.id, b->actor.id) == 0;
+}
+
+unsigned http_streams(const struct http *h, const struct caller *caller)
 {
     unsigned n = 0;
 
     for (const struct http_request *hr = h->requests; hr; hr = hr->next)
-        if (hr->state == RQ_SENT && hr->rq.reply.stream && is_of(&hr->rq, actor_id))
+        if (hr->state == RQ_SENT && hr->rq.reply.stream &&
+            (!caller || is_same(&hr->rq.caller, caller)))
             n++;
     return n;
 }

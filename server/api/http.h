@@ -22,6 +22,8 @@ struct http_callbacks {
     void (*run)(struct request *rq);
     /* Before an answer leaves; < 0 replaces it by rq->reply as it then stands. */
     void (*leaving)(struct request *rq);
+    /* Twice a second, of each parked or streaming request: may its caller still ask? */
+    bool (*is_valid)(struct request *rq);
 };
 int http_new(uv_loop_t *loop, struct api_state *api, const struct http_callbacks *cb,
              const char *spool_dir, struct http **ret);
@@ -30,7 +32,8 @@ int http_listen_tcp(struct http *h, int first, bool fixed, uint16_t *ret_port, s
 int http_listen_unix(struct http *h, const char *path, struct err *err);
 /* Every parked request and stream of ACTOR_ID (NULL = of all) ends: with CODE, or its stream. */
 void http_end_all(struct http *h, const char *actor_id, const char *code);
-unsigned http_streams(const struct http *h, const char *actor_id /* NULL = all */);
+/* Streams in all, or of CALLER alone. */
+unsigned http_streams(const struct http *h, const struct caller *caller /* NULL = all */);
 /* Each parked or streaming request once. */
 void http_each(struct http *h, void (*fn)(struct request *rq, void *arg), void *arg);
 /* Stops listening, ends all, then CLOSED; frees. */

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include <sys/socket.h>
 
-#define SWEEP_MS 1000
+#define SWEEP_MS 500
 
 static void on_hangup(uv_poll_t *p, int status, int events)
 {
@@ -41,10 +41,25 @@ static void on_conn_poll_closed(uv_handle_t *p)
     http_handle_closed(h);
 }
 
+/* A token that was revoked or has expired ends what still waits or streams for it. */
+static void sweep_requests(struct http *h)
+{
+    struct http_request *after;
+
+    for (struct http_request *hr = h->requests; hr; hr = after) {
+        after = hr->next;
+        if ((hr->state == RQ_PARKED || (hr->state == RQ_SENT && hr->rq.reply.stream)) &&
+            !hr->ended && !hr->gone && !h->cb.is_valid(&hr->rq))
+            request_end(hr, "token_invalid");
+    }
+}
+
 static void on_sweep(uv_timer_t *t)
 {
     struct http *h = t->data;
     uint64_t now = clock_now_ms();
+
+    sweep_requests(h);
 
     for (struct conn *c = h->conns; c; c = c->next)
         if (!c->busy && now - c->since > API_HEAD_MS)

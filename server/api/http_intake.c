@@ -85,7 +85,7 @@ static const struct line {
     {"Idempotency-Key", offsetof(struct head, idempotency_key), 0},
     {"Last-Event-ID", offsetof(struct head, last_event_id), 0},
     {"Range", offsetof(struct head, range), 0},
-    {"Transfer-Encoding", offsetof(struct head, transfer), 0},
+    {"Transfer-Encoding", offsetof(struct head, transfer), offsetof(struct head, n_transfer)},
 };
 
 static enum MHD_Result on_line(void *cls, enum MHD_ValueKind kind, const char *name,

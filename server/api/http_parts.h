@@ -100,6 +100,8 @@ void request_suspend(struct http_request *hr);
 void request_resume(struct http_request *hr);
 void request_gone(struct http_request *hr); /* its client hung up */
 void request_dirty(struct http_request *hr);
+/* A parked one is answered with CODE, a stream ends. */
+void request_end(struct http_request *hr, const char *code);
 
 /* http_reply.c: false = the connection cannot go on */
 bool request_send(struct http_request *hr);

@@ -128,6 +128,17 @@ static void http_turn(struct http *h)
         turn_soon(h, next <= now ? 0 : next - now);
 }
 
+void request_end(struct http_request *hr, const char *code)
+{
+    if (hr->state == RQ_PARKED) {
+        (void)err_set(&hr->rq.err, -ECANCELED, code, NULL, "the request was ended");
+        request_answer(&hr->rq, -ECANCELED);
+    } else if (hr->state == RQ_SENT && hr->rq.reply.stream) {
+        hr->ended = true;
+        request_resume(hr);
+    }
+}
+
 /* ---- What handlers call -----------------------------------------------------------------------
  */
 

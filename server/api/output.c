@@ -326,13 +326,11 @@ static int reader_open(struct request *rq, struct reading *rd)
 
 static int streams_allowed(struct request *rq, const struct reading *rd)
 {
-    const char *id = rq->caller.actor.id;
-
     if (rd->form == FORM_JSON || !rd->follow)
         return 0;
     if (http_streams(rq->api->http, NULL) >= API_STREAMS_MAX)
         return request_refuse(rq, "too_many", NULL, "more than %d streams", API_STREAMS_MAX);
-    if (http_streams(rq->api->http, id) >= API_STREAMS_TOKEN_MAX && id[0])
+    if (rq->caller.has_token && http_streams(rq->api->http, &rq->caller) >= API_STREAMS_TOKEN_MAX)
         return request_refuse(rq, "too_many", NULL, "more than %d streams of one token",
                               API_STREAMS_TOKEN_MAX);
     return 0;

@@ -10,7 +10,7 @@
 static const struct problem PROBLEMS[] = {
     {"host_missing", 400, "Exactly one Host is needed, over HTTP/1.1",
      "Send one Host field that names the daemon's own address and port."},
-    {"json_invalid", 400, "The body is not a JSON document",
+    {"json_invalid", 400, "The request cannot be read: its framing, or its body as JSON",
      "Send one JSON document in UTF-8, at most 32 levels deep, with nothing behind it."},
     {"token_missing", 401, "A bearer token is needed",
      "Send Authorization: Bearer with the token of ~/.local/state/cordon/token."},

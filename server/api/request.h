@@ -25,6 +25,7 @@
 #define REQUEST_QUERY_MAX     32
 #define REPLY_HEADERS_MAX     8
 #define API_JSON_MAX          (256 << 10) /* bytes of a JSON body */
+#define API_COMMAND_MAX       (2 << 20)   /* argv and env of 1 MiB, as JSON */
 #define API_STDIN_MAX         (256 << 10)
 #define API_UPLOAD_MAX        (1LL << 30)
 #define API_PAGE_MAX          (16LL << 20) /* bytes of a file in one answer */
@@ -49,12 +50,14 @@ struct caller { /* who asks; filled by auth */
     unsigned scopes;
     char session_id[32]; /* an agent's token: its session; else empty */
     int64_t expires_at;  /* wall ms, 0 = never */
+    bool has_token;      /* came with a bearer: not so the owner on the socket */
 };
 
 struct head { /* field lines that anybody here asks for; NULL = absent; borrowed for the request */
     const char *host, *origin, *fetch_site, *authorization, *content_type, *accept, *if_match;
     const char *if_none_match, *idempotency_key, *last_event_id, *range, *content_length, *transfer;
     unsigned n_host, n_origin, n_fetch_site, n_authorization, n_content_length, n_content_type;
+    unsigned n_transfer;
     size_t bytes;
     bool is_old;     /* HTTP/1.0 or unknown */
     uint64_t length; /* of the body, 0 when unknown */
@@ -92,7 +95,9 @@ struct reply {
     unsigned n_headers;
 };
 
-enum wake { WAKE_CHANGED = 0, WAKE_TIMEOUT, WAKE_GONE /* the client hung up: answer nothing */ };
+/* WAKE_GONE: the client hung up. Nothing can be answered; a reply that is filled nevertheless is
+ * kept for the request's Idempotency-Key. */
+enum wake { WAKE_CHANGED = 0, WAKE_TIMEOUT, WAKE_GONE };
 typedef void wake_fn(struct request *rq, enum wake why);
 
 struct route;
@@ -128,6 +133,7 @@ struct request {
     void *state; /* the handler's; state_done is called once, at the end */
     void (*state_done)(void *state);
     void (*after_sent)(struct request *rq); /* once the answer has left */
+    void (*not_sent)(struct request *rq);   /* instead: the client was gone before */
     char idempotency_hash[65];
     struct http_request *http; /* http.c's own part */
 };

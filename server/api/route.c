@@ -211,6 +211,8 @@ static int query_parse(struct request *rq)
 /* ---- The head: steps 1 to 5, and what of 6 needs no body --------------------------------------
  */
 
+#define ONE_LENGTH "Send one Content-Length, or Transfer-Encoding: chunked."
+
 static int head_framing(struct request *rq)
 {
     const struct head *h = &rq->head;
@@ -220,11 +222,17 @@ static int head_framing(struct request *rq)
         return request_refuse(rq, "headers_too_large", NULL, "the head has more than %d bytes",
                               API_HEAD_MAX);
     }
-    if (h->n_content_length > 1 || h->has_bad_length || (h->has_length && h->is_chunked)) {
-        rq->reply.must_close = true;
-        return request_refuse(rq, "json_invalid", "Send one Content-Length.",
-                              "the length of the body is given twice, or is none");
-    }
+    rq->reply.must_close = true;
+    if (h->has_length && h->transfer)
+        return request_refuse(rq, "json_invalid", ONE_LENGTH,
+                              "Content-Length and Transfer-Encoding exclude each other");
+    if (h->n_content_length > 1 || h->has_bad_length)
+        return request_refuse(rq, "json_invalid", ONE_LENGTH,
+                              "the length of the body is given twice, or is no number");
+    if (h->n_transfer > 1 || (h->transfer && strcasecmp(h->transfer, "chunked") != 0))
+        return request_refuse(rq, "json_invalid", ONE_LENGTH,
+                              "a transfer coding other than chunked");
+    rq->reply.must_close = false;
     return 0;
 }
 

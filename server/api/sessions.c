@@ -229,17 +229,29 @@ static bool is_settled(struct session *s)
     return state != SESSION_STARTING && state != SESSION_VERIFYING && state != SESSION_RESTARTING;
 }
 
+/* Nobody learned the id: the session ends. With an Idempotency-Key the client can ask again. */
+static void making_unknown(struct request *rq)
+{
+    struct making *m = rq->state;
+
+    if (!rq->head.idempotency_key)
+        session_stop(m->s, 0, "client_gone", &rq->caller.actor);
+}
+
 static void on_making(struct request *rq, enum wake why)
 {
     struct making *m = rq->state;
 
-    if (why == WAKE_GONE)
-        return;
+    if (why == WAKE_GONE) {
+        if (rq->head.idempotency_key)
+            (void)making_answer(rq, m->s);
+        return; /* not_sent sees to the rest */
+    }
     if (why == WAKE_TIMEOUT || is_settled(m->s))
         request_answer(rq, making_answer(rq, m->s));
 }
 
-static int wait_settled(struct request *rq, struct session *s, int64_t wait_ms, wake_fn *woken)
+static int making_hold(struct request *rq, struct session *s)
 {
     struct making *m = calloc(1, sizeof *m);
 
@@ -249,7 +261,6 @@ static int wait_settled(struct request *rq, struct session *s, int64_t wait_ms, 
     m->s = s;
     rq->state = m;
     rq->state_done = making_done;
-    request_park(rq, session_watched(s), (uint64_t)wait_ms, woken);
     return 0;
 }
 
@@ -267,9 +278,13 @@ int session_create_route(struct request *rq)
     if (r < 0)
         return r;
     (void)reply_header(rq, "Location", "/v1/sessions/%s", session_id(s));
+    if ((r = making_hold(rq, s)) < 0)
+        return r;
+    rq->not_sent = making_unknown;
     if (session_spec_wait(rq) == 0 || is_settled(s))
         return making_answer(rq, s);
-    return wait_settled(rq, s, session_spec_wait(rq), on_making);
+    request_park(rq, session_watched(s), (uint64_t)session_spec_wait(rq), on_making);
+    return 0;
 }
 
 /* ---- Changing ---------------------------------------------------------------------------------
@@ -350,7 +365,8 @@ int session_verify_route(struct request *rq)
     struct session *s;
     int r = session_need(rq, &s);
 
-    if (r < 0 || (r = session_verify(s, &rq->err)) < 0)
+    if (r < 0 || (r = session_verify(s, &rq->err)) < 0 || (r = making_hold(rq, s)) < 0)
         return r;
-    return wait_settled(rq, s, in->wait_ms, on_verified);
+    request_park(rq, session_watched(s), (uint64_t)in->wait_ms, on_verified);
+    return 0;
 }

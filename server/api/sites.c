@@ -373,9 +373,12 @@ int site_remove(struct request *rq)
 
     if (r < 0)
         return r;
-    if (strcmp(s.source, "catalogue") == 0)
-        return request_refuse(rq, "exists", "Switch it off: PATCH {\"enabled\": false}.",
+    if (strcmp(s.source, "catalogue") == 0) {
+        (void)reply_header(rq, "Allow", "GET, HEAD, PATCH, OPTIONS");
+        return request_refuse(rq, "method_not_allowed",
+                              "Switch it off: PATCH {\"enabled\": false}.",
                               "a site of the catalogue stays in the list");
+    }
     if ((r = site_delete(rq->api->d.db, s.id)) < 0 ||
         (r = site_record(rq, "site.removed", &s, NULL)) < 0)
         return r;
