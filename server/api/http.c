@@ -12,7 +12,6 @@
 
 enum {
     POOL_BYTES = 64 << 10,
-    OVER_MAX = 64,        /* connections past the limit that are still told so */
     DISCARD_MAX = 1 << 20 /* of a chunked body that turned out too large */
 };
 
@@ -87,11 +86,8 @@ static enum MHD_Result on_head(struct http_request *hr)
 
 static enum MHD_Result on_whole(struct http_request *hr)
 {
-    if (hr->gone) {
-        if (hr->rq.reply.status)
-            hr->http->cb.leaving(&hr->rq);
+    if (hr->gone)
         return MHD_NO;
-    }
     if (hr->state == RQ_BODY) {
         hr->state = RQ_READY;
         hr->http->cb.run(&hr->rq);
@@ -120,12 +116,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
         return MHD_NO;
     if (hr->state == RQ_NEW) {
         head_take(hr, method, version);
-        if (hr->conn->over)
-            (void)err_set(&hr->rq.err, -EMFILE, "too_many", "Close connections that are not used.",
-                          "more than %d connections", API_CONNECTIONS_MAX);
         (void)MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT,
                                         (unsigned)API_BODY_IDLE_S);
-        hr->rq.reply.must_close = hr->conn->over;
         return on_head(hr);
     }
     if (*n) {
@@ -209,14 +201,14 @@ static int server_start(struct http *h, int take_listener, bool is_unix)
 
     s->http = h;
     s->is_unix = is_unix;
+    s->listener = take_listener;
     s->mhd = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, NULL,
-        MHD_OPTION_LISTEN_SOCKET, take_listener, MHD_OPTION_URI_LOG_CALLBACK, on_target, NULL,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_NOTIFY_CONNECTION,
-        on_connection, s, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)(API_CONNECTIONS_MAX + OVER_MAX), MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)API_BODY_IDLE_S, MHD_OPTION_END);
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL,
+        on_request, NULL, MHD_OPTION_URI_LOG_CALLBACK, on_target, NULL, MHD_OPTION_NOTIFY_COMPLETED,
+        on_completed, NULL, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
+        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)POOL_BYTES, MHD_OPTION_CONNECTION_LIMIT, (unsigned)API_CONNECTIONS_MAX,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)API_BODY_IDLE_S, MHD_OPTION_END);
     if (!s->mhd) {
         fd_close(take_listener);
         return -ENOMEM;
@@ -230,8 +222,10 @@ static int server_start(struct http *h, int take_listener, bool is_unix)
     s->poll.data = s->timer.data = s;
     assert(uv_poll_start(&s->poll, UV_READABLE, on_server_poll) == 0);
     server_run(s);
+    assert(gates_open(s) == 0);
     return 0;
 }
+
 int http_listen_tcp(struct http *h, int first, bool fixed, uint16_t *ret_port, struct err *err)
 {
     int v4 = -1, v6 = -1, r = listen_tcp(first, fixed, ret_port, &v4, &v6, err);
@@ -320,13 +314,16 @@ void http_each(struct http *h, void (*fn)(struct request *rq, void *arg), void *
 
     for (struct http_request *hr = h->requests; hr; hr = after) {
         after = hr->next;
-        if (hr->state == RQ_PARKED || (hr->state == RQ_SENT && hr->rq.reply.stream))
+        if (hr->state == RQ_PARKED || hr->state == RQ_READY ||
+            (hr->state == RQ_SENT && hr->rq.reply.stream))
             fn(&hr->rq, arg);
     }
 }
 
 static void server_stop(struct server *s)
 {
+    uv_close((uv_handle_t *)&s->listen_poll, on_plain_closed);
+    fd_close(s->listener);
     /* Before the library closes the descriptor. */
     uv_close((uv_handle_t *)&s->poll, on_plain_closed);
     uv_close((uv_handle_t *)&s->timer, on_plain_closed);
@@ -340,6 +337,7 @@ void http_close(struct http *h, void (*closed)(void *arg), void *arg)
     h->closed = closed;
     h->closed_arg = arg;
     http_end_all(h, NULL, "shutting_down");
+    gates_close(h);
     /* Twice: once to resume and answer, once to send what is left. With one suspended the library
      * would abort. */
     for (unsigned i = 0; i < 2 * h->n_servers; i++)

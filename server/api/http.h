@@ -11,6 +11,7 @@
 
 #define API_CONNECTIONS_MAX 512
 #define API_HEAD_MAX        (16 << 10)
+#define API_FIELDS_MAX      200 /* what they take in the library fits its pool */
 #define API_HEAD_MS         15000
 #define API_BODY_IDLE_S     60
 
@@ -34,7 +35,7 @@ int http_listen_unix(struct http *h, const char *path, struct err *err);
 void http_end_all(struct http *h, const char *actor_id, const char *code);
 /* Streams in all, or of CALLER alone. */
 unsigned http_streams(const struct http *h, const struct caller *caller /* NULL = all */);
-/* Each parked or streaming request once. */
+/* Each request once that has begun to run and is not answered, or streams. */
 void http_each(struct http *h, void (*fn)(struct request *rq, void *arg), void *arg);
 /* Stops listening, ends all, then CLOSED; frees. */
 void http_close(struct http *h, void (*closed)(void *arg), void *arg);

@@ -64,8 +64,15 @@ static void on_sweep(uv_timer_t *t)
     for (struct conn *c = h->conns; c; c = c->next)
         if (!c->busy && now - c->since > API_HEAD_MS)
             (void)shutdown(c->fd, SHUT_RDWR);
-    if (!h->conns)
+    gates_sweep(h, now);
+    if (!h->conns && !h->gates)
         (void)uv_timer_stop(t);
+}
+
+void conn_sweep_start(struct http *h)
+{
+    if (!uv_is_active((uv_handle_t *)&h->sweep) && !h->closing)
+        (void)uv_timer_start(&h->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
 }
 
 static int64_t peer_uid_of(int fd, bool is_unix)
@@ -91,13 +98,12 @@ struct conn *conn_new(struct server *s, int fd)
     c->fd = fd;
     c->since = clock_now_ms();
     c->peer_uid = peer_uid_of(c->fd, s->is_unix);
-    c->over = ++h->n_conns > API_CONNECTIONS_MAX;
+    h->n_conns++;
     c->next = h->conns;
     if (c->next)
         c->next->prev = c;
     h->conns = c;
-    if (!uv_is_active((uv_handle_t *)&h->sweep) && !h->closing)
-        (void)uv_timer_start(&h->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+    conn_sweep_start(h);
     return c;
 }
 

@@ -2,7 +2,8 @@
  *
  *     http.c         the library's instances, its callbacks, life and end
  *     http_listen.c  listening sockets
- *     http_conn.c    connections: their limit, the time a head may take, hang-ups
+ *     http_gate.c    connections before their first request; http_head.h judges its head
+ *     http_conn.c    connections: the time a head may take, hang-ups
  *     http_intake.c  from the library to struct request: head and body
  *     http_wait.c    turns: parked requests and silent streams, suspended and resumed
  *     http_reply.c   struct reply to the library
@@ -25,8 +26,10 @@ enum request_state { RQ_NEW = 0, RQ_BODY, RQ_REFUSED, RQ_PARKED, RQ_READY, RQ_SE
 struct server {
     struct http *http;
     struct MHD_Daemon *mhd;
-    uv_poll_t poll;   /* the library's epoll descriptor */
-    uv_timer_t timer; /* the library's next deadline */
+    int listener;          /* owned */
+    uv_poll_t listen_poll; /* of it */
+    uv_poll_t poll;        /* the library's epoll descriptor */
+    uv_timer_t timer;      /* the library's next deadline */
     bool is_unix, wants_run;
 };
 
@@ -36,9 +39,10 @@ struct http {
     struct http_callbacks cb;
     char *spool_dir, *socket_path;
     struct server servers[HTTP_SERVERS_MAX];
-    unsigned n_servers, n_conns, n_handles;
+    unsigned n_servers, n_conns, n_gates, n_handles;
     uv_timer_t turn;  /* wakes parked requests: changes and deadlines */
     uv_timer_t sweep; /* ends heads that never come */
+    struct gate *gates;
     struct conn *conns;
     struct http_request *requests;
     bool closing;
@@ -52,7 +56,7 @@ struct conn {
     struct conn *prev, *next;
     int fd;
     uint64_t since; /* ms: the present head is waited for since then */
-    bool busy, over, has_poll;
+    bool busy, has_poll;
     int64_t peer_uid;
     uv_poll_t poll; /* notices a hang-up while suspended */
     struct http_request *waiting;
@@ -82,7 +86,13 @@ int listen_tcp(int first, bool fixed, uint16_t *ret_port, int *ret_v4, int *ret_
                struct err *err);
 int listen_unix(const char *path, struct err *err);
 
+/* http_gate.c */
+int gates_open(struct server *s); /* its listener takes connections from now on */
+void gates_sweep(struct http *h, uint64_t now);
+void gates_close(struct http *h);
+
 /* http_conn.c */
+void conn_sweep_start(struct http *h);
 struct conn *conn_new(struct server *s, int fd);
 void conn_free(struct conn *c);
 void conn_watch_hangup(struct conn *c, struct http_request *waiting);

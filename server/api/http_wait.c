@@ -63,6 +63,8 @@ void request_gone(struct http_request *hr)
     if (hr->state == RQ_PARKED && woken) {
         request_unpark(hr);
         woken(&hr->rq, WAKE_GONE);
+        if (hr->rq.reply.status) /* for its key; it is not sent */
+            hr->http->cb.leaving(&hr->rq);
     }
     request_resume(hr);
 }
