@@ -235,7 +235,7 @@ static void making_unknown(struct request *rq)
     struct making *m = rq->state;
 
     if (!rq->head.idempotency_key)
-        session_stop(m->s, 0, "client_gone", &rq->caller.actor);
+        session_stop(m->s, 0, "caller_gone", &rq->caller.actor);
 }
 
 static void on_making(struct request *rq, enum wake why)

@@ -122,10 +122,10 @@ class Gone(ApiTest):
         client.close()
         wait_for(lambda: self.c.call("GET", f"/v1/sessions/{one}")["state"] == "ended", "its end")
         got = self.c.call("GET", f"/v1/sessions/{one}")
-        self.assertEqual(got["end_reason"], "client_gone")
+        self.assertEqual(got["end_reason"], "caller_gone")
         rows = self.audit(f"session={one}&action=session.ended")
         self.assertEqual([r["after"]["reason"] if "reason" in (r.get("after") or {}) else r["target"]
-                          for r in rows if "client_gone" in json.dumps(r)] != [], True, rows)
+                          for r in rows if "caller_gone" in json.dumps(r)] != [], True, rows)
         self.assertFalse(self.d.private_folders() and one in str(self.d.private_folders()))
 
     def test_with_a_key_it_can_be_had_again(self):
