@@ -392,33 +392,38 @@ int command_remove(struct request *rq)
     /* Found alive also when it has ended and children of it hold on. */
     if (c)
         return request_refuse(rq, "command_running", NULL, "the command, or a child of it, runs");
-    (void)spool_delete(rq->api->d.spool_dir, rq->params[1]);
-    if ((r = record_delete(rq->api->d.db, RECORD_COMMAND, rq->params[1])) < 0)
+    if ((r = record_delete(rq->api->d.db, RECORD_COMMAND, rq->params[1])) < 0 ||
+        (r = db_commit(rq->api->d.db)) < 0)
         return r;
+    (void)spool_delete(rq->api->d.spool_dir, rq->params[1]);
     return reply_empty(rq);
 }
 
+/* The output goes once the store has let go of the records. */
 int session_forget(struct request *rq, const char *id)
 {
     struct record_query q = {.kind = RECORD_COMMAND, .session_id = id, .limit = RECORD_LIST_MAX};
-    json_t *docs = NULL, *doc;
+    CLEANUP(strv_done) struct strv ids = {0};
+    char last[ID_MAX];
     bool more = true;
-    size_t i;
+    int r = 0;
 
-    while (more) {
-        char last[ID_MAX] = "";
-        if (record_list(rq->api->d.db, &q, &docs, &more) < 0)
-            break;
-        json_array_foreach(docs, i, doc)
-        {
-            (void)snprintf(last, sizeof last, "%s", json_string_value(json_object_get(doc, "id")));
-            (void)spool_delete(rq->api->d.spool_dir, last);
-            (void)record_delete(rq->api->d.db, RECORD_COMMAND, last);
-        }
+    while (r == 0 && more) {
+        json_t *docs = NULL, *doc;
+        size_t i;
+        r = record_list(rq->api->d.db, &q, &docs, &more);
+        json_array_foreach(docs, i, doc) if (r == 0) r =
+            strv_add(&ids, json_string_value(json_object_get(doc, "id")));
         json_decref(docs);
-        docs = NULL;
-        if (!last[0])
-            break;
+        if (r == 0 && ids.n > 0)
+            (void)snprintf(last, sizeof last, "%s", ids.items[ids.n - 1]);
+        q.before_id = last;
     }
-    return record_delete(rq->api->d.db, RECORD_SESSION, id);
+    if (r == 0)
+        r = record_delete(rq->api->d.db, RECORD_SESSION, id);
+    if (r == 0)
+        r = db_commit(rq->api->d.db);
+    for (size_t i = 0; r == 0 && i < ids.n; i++)
+        (void)spool_delete(rq->api->d.spool_dir, ids.items[i]);
+    return r;
 }

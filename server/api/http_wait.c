@@ -149,6 +149,7 @@ void request_park(struct request *rq, struct watched *subject, uint64_t wait_ms,
     struct http_request *hr = rq->http;
     uint64_t now = clock_now_ms();
 
+    hr->rq.was_parked = true;
     watch_remove(&hr->watch);
     if (subject)
         watch_add(subject, &hr->watch);

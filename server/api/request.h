@@ -106,7 +106,7 @@ struct request {
     struct api_state *api;
     char id[ID_MAX];
     enum method method;
-    bool is_head, is_unix;
+    bool is_head, is_unix, was_parked;
     int64_t peer_uid; /* of the unix socket; -1 else */
     char *target;     /* as it came */
     char *path;       /* up to '?', still percent-encoded */

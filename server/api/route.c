@@ -388,8 +388,10 @@ static int body_run(struct request *rq)
     return rq->route->handler(rq);
 }
 
+/* What happened before goes into a group of its own: it neither fails this request nor with it. */
 void route_run(struct request *rq)
 {
+    (void)db_commit(rq->api->d.db);
     int r = body_run(rq);
 
     if (r < 0 && !err_is_set(&rq->err))
@@ -397,15 +399,19 @@ void route_run(struct request *rq)
                       strerror(-r));
 }
 
-/* Nothing is told before it is written: an answer whose records cannot be kept becomes 507. */
+/* Nothing is told before it is written: an answer whose records cannot be kept becomes 507. What a
+ * parked request waited for was begun in a group before, or has happened by itself (store/owed.h):
+ * then the answer holds, and only the key may be forgotten. */
 void route_leaving(struct request *rq)
 {
     int r;
 
+    if (rq->was_parked)
+        (void)db_commit(rq->api->d.db);
     if (!err_is_set(&rq->err) && rq->reply.status)
         key_keep(rq);
     r = db_commit(rq->api->d.db);
-    if (r < 0) {
+    if (r < 0 && !rq->was_parked) {
         err_clear(&rq->err);
         (void)err_set(&rq->err, r, "disk_full", NULL, "the records could not be written: %s",
                       strerror(-r));

@@ -14,6 +14,7 @@
 struct settings {
     struct db *db;
     struct watched watched;
+    struct watch rollback_watch;
     json_t *stored; /* flat */
     json_t *values; /* flat, of every key */
     int64_t rev;
@@ -49,6 +50,28 @@ static json_t *values_of(const json_t *stored)
     return values;
 }
 
+/* What the store did not take is not in force. */
+static void rolled_back(struct watch *w)
+{
+    struct settings *s = container_of(w, struct settings, rollback_watch);
+    json_t *stored = NULL, *values;
+    int64_t rev;
+    if (settings_load(s->db, &stored, &rev) < 0)
+        return;
+    values = values_of(stored);
+    if (!values || json_equal(stored, s->stored)) {
+        json_decref(stored);
+        json_decref(values);
+        return;
+    }
+    json_decref(s->stored);
+    json_decref(s->values);
+    s->stored = stored;
+    s->values = values;
+    s->rev = rev;
+    watched_notify(&s->watched);
+}
+
 int settings_new(struct db *db, struct settings **ret, struct err *err)
 {
     struct settings *s = calloc(1, sizeof *s);
@@ -65,6 +88,8 @@ int settings_new(struct db *db, struct settings **ret, struct err *err)
         return err_set(err, r, "internal", "restore a backup, or move the database away",
                        "the stored settings cannot be read: %s", strerror(-r));
     }
+    s->rollback_watch.changed = rolled_back;
+    watch_add(db_rolled_back(db), &s->rollback_watch);
     *ret = s;
     return 0;
 }
@@ -73,6 +98,7 @@ void settings_free(struct settings *s)
 {
     if (!s)
         return;
+    watch_remove(&s->rollback_watch);
     json_decref(s->stored);
     json_decref(s->values);
     free(s);

@@ -5,12 +5,13 @@
 #include "base/loop.h"
 #include "base/mem.h"
 #include "store/audit.h"
-#include "store/records.h"
+#include "store/owed.h"
 #include "store/spool.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#define RETRY_MS   500
 #define LOOK_MS    60000 /* was there new output? */
 #define EACH_MS    3600000
 #define SLICE_MS   50 /* between two slices of rows, so that the loop stays free */
@@ -30,7 +31,7 @@ struct spool_cut {
 struct upkeep {
     struct closing closing;
     uv_prepare_t turn;
-    struct deadline next;
+    struct deadline next, retry;
     struct db *db;
     struct settings *settings;
     struct sessions *sessions;
@@ -54,6 +55,14 @@ static void on_turn(uv_prepare_t *turn)
     int r = db_commit(u->db);
     if (r < 0)
         log_warn("db.commit", "errno=%d", -r);
+    if (owed_count(u->db) > 0 && !uv_is_active((uv_handle_t *)&u->retry.timer))
+        deadline_set(&u->retry, RETRY_MS);
+}
+
+/* The disk may have room again. */
+static void on_retry(struct deadline *d)
+{
+    owed_write(container_of(d, struct upkeep, retry)->db); /* committed this turn */
 }
 
 /* ---- Retention --------------------------------------------------------------------------------
@@ -184,6 +193,8 @@ int upkeep_new(uv_loop_t *loop, struct db *db, struct settings *settings, struct
     uv_unref((uv_handle_t *)&u->next.timer);
     u->settings_watch.changed = settings_changed;
     watch_add(settings_watched(settings), &u->settings_watch);
+    deadline_init(loop, &u->retry, &u->closing, on_retry);
+    uv_unref((uv_handle_t *)&u->retry.timer);
     *ret = u;
     return 0;
 }

@@ -174,13 +174,7 @@ static int check_session(const struct session *s, struct err *err)
 /* What cannot be recorded is not started. */
 static int record_start(struct command *c, struct err *err)
 {
-    int r = 0;
-    if (c->state == COMMAND_STARTING)
-        r = command_put_audit(c, "command.started", NULL, OUTCOME_OK);
-    if (r == 0)
-        r = command_put_record(c);
-    if (r == 0)
-        r = db_commit(c->session->ss->deps.db);
+    int r = command_record_start(c);
     return r < 0 ? err_set(err, r, "disk_full", "free some space for the state folder",
                            "the command cannot be recorded, so it is not started")
                  : 0;

@@ -94,10 +94,7 @@ void command_finish(struct command *c, enum command_state state)
     command_input_close(c);
     let_go_of_output(c);
     end_spool(c);
-    if (command_put_audit(c, "command.ended", command_ended_after(c),
-                          state == COMMAND_EXITED ? OUTCOME_OK : OUTCOME_ERROR) < 0)
-        log_error("audit.lost", "action=command.ended command=%s", c->id);
-    (void)command_put_record(c);
+    command_record_end(c);
     command_ref(c);
     keep_tail(c);
     watched_notify(&c->watched);

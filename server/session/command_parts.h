@@ -85,10 +85,8 @@ struct command {
 extern const char *const START_STAGE_NAMES[];
 void command_unlist(struct command *c); /* may free it */
 
-int command_put_record(struct command *c);
-int command_put_audit(struct command *c, const char *action, json_t *take_after,
-                      enum outcome outcome);
-json_t *command_ended_after(const struct command *c); /* for the row of its end */
+int command_record_start(struct command *c); /* committed, or it must not start */
+void command_record_end(struct command *c);  /* owed: it has ended, come what may */
 
 /* Its end, once: recorded, told to who watches; a tail is kept. */
 void command_finish(struct command *c, enum command_state state);

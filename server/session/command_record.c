@@ -2,31 +2,30 @@
  *
  * What is written down of a command: its document and its rows in the audit. */
 #include "session/command_parts.h"
-#include "store/records.h"
+#include "store/owed.h"
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #define TARGET_BYTES 512 /* of the words, in an audit row */
 
-int command_put_record(struct command *c)
+struct written { /* what a record is made of */
+    json_t *doc;
+    struct record r;
+};
+
+static int written_make(const struct command *c, struct written *ret)
 {
     json_t *doc = command_to_json(c);
-    if (!doc)
-        return -ENOMEM;
-    struct record r = {.kind = RECORD_COMMAND,
-                       .id = c->id,
-                       .session_id = c->session->id,
-                       .state = COMMAND_STATE_NAMES[c->state],
-                       .tier = TIER_NAMES[c->session->tier],
-                       .text = json_string_value(json_object_get(doc, "display")),
-                       .doc = doc};
-    int rc = 0;
-    if (command_is_ended(c))
-        sessions_record(c->session->ss, &r);
-    else
-        rc = record_put(c->session->ss->deps.db, &r);
-    json_decref(doc);
-    return rc;
+    ret->doc = doc;
+    ret->r = (struct record){.kind = RECORD_COMMAND,
+                             .id = c->id,
+                             .session_id = c->session->id,
+                             .state = COMMAND_STATE_NAMES[c->state],
+                             .tier = TIER_NAMES[c->session->tier],
+                             .text = json_string_value(json_object_get(doc, "display")),
+                             .doc = doc};
+    return doc ? 0 : -ENOMEM;
 }
 
 /* The first words, never cut in the middle of a character. */
@@ -45,7 +44,7 @@ static void put_target(const struct command *c, char ret[static TARGET_BYTES])
     str_done(&text);
 }
 
-json_t *command_ended_after(const struct command *c)
+static json_t *ended_after(const struct command *c)
 {
     json_t *after = json_pack("{s:s, s:I}", "state", COMMAND_STATE_NAMES[c->state], "elapsed_ms",
                               (json_int_t)(c->ended_ms - c->started_ms));
@@ -57,18 +56,44 @@ json_t *command_ended_after(const struct command *c)
     return after;
 }
 
-int command_put_audit(struct command *c, const char *action, json_t *take_after,
-                      enum outcome outcome)
+static struct audit_entry row(struct command *c, const char *action, const char *target)
 {
+    return (struct audit_entry){.actor = &c->actor,
+                                .action = action,
+                                .session_id = c->session->id,
+                                .command_id = c->id,
+                                .target = target,
+                                .outcome = OUTCOME_OK,
+                                .enforcement = c->enforcement};
+}
+
+int command_record_start(struct command *c)
+{
+    struct db *db = c->session->ss->deps.db;
     char target[TARGET_BYTES];
+    struct written w;
+    int r = written_make(c, &w);
     put_target(c, target);
-    struct audit_entry e = {.actor = &c->actor,
-                            .action = action,
-                            .session_id = c->session->id,
-                            .command_id = c->id,
-                            .target = target,
-                            .take_after = take_after,
-                            .outcome = outcome,
-                            .enforcement = c->enforcement};
-    return audit_add(c->session->ss->deps.db, &e);
+    struct audit_entry e = row(c, "command.started", target);
+    if (r == 0 && c->state == COMMAND_STARTING)
+        r = audit_add(db, &e);
+    if (r == 0)
+        r = record_put(db, &w.r);
+    json_decref(w.doc);
+    return r == 0 ? db_commit(db) : r;
+}
+
+void command_record_end(struct command *c)
+{
+    struct db *db = c->session->ss->deps.db;
+    char target[TARGET_BYTES];
+    struct written w;
+    put_target(c, target);
+    struct audit_entry e = row(c, "command.ended", target);
+    e.take_after = ended_after(c);
+    e.outcome = c->state == COMMAND_EXITED ? OUTCOME_OK : OUTCOME_ERROR;
+    owed_audit(db, &e);
+    if (written_make(c, &w) == 0)
+        owed_record(db, &w.r);
+    json_decref(w.doc);
 }

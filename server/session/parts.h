@@ -30,7 +30,6 @@
 #define SESSION_TAILS      256 /* ended commands whose background processes live */
 /* The folder of a status check, empty; the sweep at start takes away what a kill left. */
 #define SESSION_CHECK_FOLDER "/tmp/cordon.check.XXXXXX"
-#define UNRECORDED_MAX       1024
 #define EGRESS_REQUESTS      2048 /* under way at once in one session; its connections are 1,024 */
 
 struct output;
@@ -53,15 +52,12 @@ struct sessions {
     struct deadline drain;
     void (*stopped)(void *arg);
     void *stopped_arg;
-    json_t *unrecorded; /* end records that a full disk did not take; put again by RETRY */
+    struct watch rollback_watch;
     struct closing closing;
-    struct deadline retry;
 };
 struct hostset *sessions_machine_hosts(struct sessions *ss); /* borrowed; NULL without memory */
 void sessions_command_ended(struct sessions *ss);
 void sessions_remove(struct sessions *ss, struct session *s);
-/* What must be recorded: put now, or kept and put again until the disk takes it. */
-void sessions_record(struct sessions *ss, const struct record *r);
 enum provider sessions_wall_provider(void); /* this platform's own */
 /* The provider that a spec comes to; PROVIDER_UNKNOWN with ERR when it cannot be. */
 enum provider sessions_choose(const struct sessions *ss, enum tier tier, bool require_wall);
@@ -167,7 +163,6 @@ void session_warn(struct session *s, const char *code, const char *detail);
 void session_warn_of(struct session *s, const struct policy *p); /* all that P comes with */
 void session_audit(struct session *s, const struct actor *actor, const char *action,
                    const char *target, json_t *take_after, enum outcome outcome);
-int session_put(struct session *s);
 void session_set_state(struct session *s, enum session_state state);
 json_t *session_failed_checks(const struct session *s); /* ids, of the receipt */
 /* The sandbox that shows what holds: the one in force, or the first while it is made; or NULL. */

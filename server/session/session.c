@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/stop.h"
 #include "session/parts.h"
-#include "store/records.h"
+#include "store/owed.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -87,7 +87,8 @@ int64_t session_rev(const struct session *s)
 /* ---- Records ----------------------------------------------------------------------------------
  */
 
-int session_put(struct session *s)
+/* FIRST: it may still come to nothing. Later the session is as it is, and the store owed. */
+static int put(struct session *s, bool first)
 {
     json_t *doc = session_to_json(s);
     if (!doc)
@@ -99,10 +100,10 @@ int session_put(struct session *s)
                        .text = s->name,
                        .doc = doc};
     int rc = 0;
-    if (s->state >= SESSION_ENDED)
-        sessions_record(s->ss, &r);
-    else
+    if (first)
         rc = record_put(s->ss->deps.db, &r);
+    else
+        owed_record(s->ss->deps.db, &r);
     json_decref(doc);
     return rc;
 }
@@ -110,7 +111,7 @@ int session_put(struct session *s)
 void session_changed(struct session *s)
 {
     s->rev++;
-    (void)session_put(s);
+    (void)put(s, false);
     watched_notify(&s->watched);
 }
 
@@ -130,9 +131,7 @@ void session_audit(struct session *s, const struct actor *actor, const char *act
                             .take_after = take_after,
                             .outcome = outcome,
                             .enforcement = enforcement};
-    int r = audit_add(s->ss->deps.db, &e);
-    if (r < 0)
-        log_error("audit.lost", "action=%s session=%s errno=%d", action, s->id, -r);
+    owed_audit(s->ss->deps.db, &e);
     json_decref(enforcement);
 }
 
@@ -307,8 +306,16 @@ static int make_recorded(struct session *s, struct err *err)
     if (db_is_full(s->ss->deps.db))
         return err_set(err, -ENOSPC, "disk_full", "free some space for the state folder",
                        "nothing can be recorded, so nothing is started");
-    session_audit(s, &s->creator, "session.created", s->folders[0].path, NULL, OUTCOME_OK);
-    int r = session_put(s);
+    json_t *enforcement = session_enforcement(s);
+    int r = audit_add(s->ss->deps.db, &(struct audit_entry){.actor = &s->creator,
+                                                            .action = "session.created",
+                                                            .session_id = s->id,
+                                                            .target = s->folders[0].path,
+                                                            .outcome = OUTCOME_OK,
+                                                            .enforcement = enforcement});
+    json_decref(enforcement);
+    if (r == 0)
+        r = put(s, true);
     if (r == 0)
         r = session_sites_put(s);
     if (r == 0)

@@ -15,64 +15,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RETRY_MS    1000
 #define SWEEP_AGE_S 60 /* younger ones may be another daemon's */
 
-/* ---- What cannot wait is kept -----------------------------------------------------------------
+/* ---- What was not written ----------------------------------------------------------------------
  */
 
-static json_t *kept_row(const struct record *r)
+/* Lists in memory may hold what the store did not take. */
+static void rolled_back(struct watch *w)
 {
-    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:O}", "kind", (int)r->kind, "id", r->id,
-                     "session_id", r->session_id ? r->session_id : "", "state", r->state, "tier",
-                     r->tier ? r->tier : "", "text", r->text ? r->text : "", "doc", r->doc);
-}
-
-static int put_kept(struct sessions *ss, const json_t *row)
-{
-    const char *session = json_string_value(json_object_get(row, "session_id"));
-    struct record r = {.kind = (enum record_kind)json_integer_value(json_object_get(row, "kind")),
-                       .id = json_string_value(json_object_get(row, "id")),
-                       .session_id = *session ? session : NULL,
-                       .state = json_string_value(json_object_get(row, "state")),
-                       .tier = json_string_value(json_object_get(row, "tier")),
-                       .text = json_string_value(json_object_get(row, "text")),
-                       .doc = json_object_get(row, "doc")};
-    return record_put(ss->deps.db, &r);
-}
-
-static void keep_row(struct sessions *ss, const struct record *r)
-{
-    if (json_array_size(ss->unrecorded) >= UNRECORDED_MAX)
-        (void)json_array_remove(ss->unrecorded, 0);
-    (void)json_array_append_new(ss->unrecorded, kept_row(r));
-    deadline_set(&ss->retry, RETRY_MS);
-}
-
-void sessions_record(struct sessions *ss, const struct record *r)
-{
-    if (!db_is_full(ss->deps.db) && record_put(ss->deps.db, r) == 0)
-        return;
-    log_warn("record.kept", "id=%s state=%s", r->id, r->state);
-    keep_row(ss, r);
-}
-
-/* A write that fails takes its whole group back, so the rows are kept until one commit took all. */
-static void retry_passed(struct deadline *d)
-{
-    struct sessions *ss = container_of(d, struct sessions, retry);
-    size_t n = json_array_size(ss->unrecorded), i = 0;
-    if (n == 0)
-        return;
-    int r = db_is_full(ss->deps.db) ? -ENOSPC : 0;
-    for (; i < n && r == 0; i++)
-        r = put_kept(ss, json_array_get(ss->unrecorded, i));
-    if (r == 0)
-        r = db_commit(ss->deps.db);
-    if (r == 0)
-        (void)json_array_clear(ss->unrecorded);
-    else
-        deadline_set(&ss->retry, RETRY_MS);
+    sessions_sites_changed(container_of(w, struct sessions, rollback_watch));
 }
 
 /* ---- Life -------------------------------------------------------------------------------------
@@ -81,11 +32,11 @@ static void retry_passed(struct deadline *d)
 static void sessions_closed(struct closing *closing)
 {
     struct sessions *ss = container_of(closing, struct sessions, closing);
+    watch_remove(&ss->rollback_watch);
     fd_close(ss->control_fd);
     fd_close(ss->null_fd);
     hostset_free(ss->machine_hosts);
     json_decref(ss->last_checks);
-    json_decref(ss->unrecorded);
     free(ss);
 }
 
@@ -93,7 +44,6 @@ void sessions_free(struct sessions *ss)
 {
     if (!ss)
         return;
-    (void)retry_passed(&ss->retry);
     closing_start(&ss->closing);
 }
 
@@ -137,13 +87,13 @@ int sessions_new(const struct sessions_deps *deps, struct sessions **ret, struct
     ss->deps = *deps;
     ss->control_fd = -1;
     closing_init(&ss->closing, sessions_closed);
-    deadline_init(deps->loop, &ss->retry, &ss->closing, retry_passed);
+    ss->rollback_watch.changed = rolled_back;
+    watch_add(db_rolled_back(deps->db), &ss->rollback_watch);
     deadline_init(deps->loop, &ss->drain, &ss->closing, drain_passed);
-    ss->unrecorded = json_array();
     ss->shell = find_shell();
     ss->umask = umask(077);
     ss->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    int r = ss->null_fd < 0 ? -errno : ss->unrecorded ? open_control(ss) : -ENOMEM;
+    int r = ss->null_fd < 0 ? -errno : open_control(ss);
     if (r < 0) {
         closing_start(&ss->closing);
         return err_set(err, r, "internal", NULL, "no listener on the loopback: %s", strerror(-r));

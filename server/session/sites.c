@@ -225,6 +225,8 @@ int session_site_add(struct session *s, const char *host, int port, bool allow_p
     if (r < 0)
         return r;
     r = site_put(s->ss->deps.db, &row);
+    if (r == 0)
+        r = db_commit(s->ss->deps.db);
     if (r < 0) {
         free(take_site(s, row.id));
         return err_set(err, r, "disk_full", NULL, "the site cannot be recorded");

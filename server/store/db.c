@@ -101,6 +101,7 @@ void db_break(struct db *db, int why)
     db->is_open_group = false;
     db->group_error = why;
     db->audit.is_loaded = false;
+    owed_rolled_back(db);
     if (!db->full)
         log_error("store.write_failed", "errno=%d detail=%s", -why, sqlite3_errmsg(db->sql));
     db->full = why;
@@ -151,6 +152,7 @@ static int group_commit(struct db *db)
     if (r < 0)
         return r;
     db->is_open_group = false;
+    owed_taken(db);
     /* The row is written, but a sync of earlier ones failed: the disk does not keep what it is
      * given, and the kernel tells so only once. */
     int sync_errno = atomic_exchange(&db->syncer.failed, 0);
@@ -159,7 +161,7 @@ static int group_commit(struct db *db)
     return db->full;
 }
 
-int db_commit(struct db *db)
+static int commit(struct db *db, bool *ret_broken)
 {
     if (db->is_open_group) {
         int r = group_commit(db);
@@ -170,7 +172,22 @@ int db_commit(struct db *db)
     }
     int r = db->group_error;
     db->group_error = 0;
+    *ret_broken = r < 0;
     return r;
+}
+
+int db_commit(struct db *db)
+{
+    bool is_broken = false;
+    int r = commit(db, &is_broken);
+    if (is_broken)
+        watched_notify(&db->rolled_back);
+    return r;
+}
+
+struct watched *db_rolled_back(struct db *db)
+{
+    return &db->rolled_back;
 }
 
 /* Is there hardly room for the ends of what runs already? */
@@ -186,11 +203,12 @@ static bool space_is_low(const struct db *db)
 static void probe(struct db *db)
 {
     sqlite3_stmt *st;
+    bool is_broken = false;
     db->probed_ms = clock_now_ms();
     int r = db_prepare_write(db, ST_PROBE, SQL_PROBE, &st);
     if (r == 0)
         (void)db_run(db, st);
-    (void)db_commit(db);
+    (void)commit(db, &is_broken); /* nothing of anybody's was in it */
     if (!db->full)
         log_info("store.writable", "again=1");
 }

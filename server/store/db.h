@@ -8,8 +8,9 @@
  * A group is all or nothing. When a write or the commit fails (disk full, I/O error) the group is
  * rolled back; further writes and the next db_commit() return that error, and with this commit the
  * group is over. From then on db_is_full() is true, and new work is refused (507 disk_full), until
- * a write succeeds again: nothing runs unrecorded. Whoever must record something that happened
- * anyway (a command's end) keeps it and writes it again when db_is_full() has become false.
+ * a write succeeds again: nothing runs unrecorded. What must be recorded as it has happened anyway
+ * (a command's end) goes through store/owed.h. What is kept in memory of the tables is read again
+ * when db_rolled_back() says so: it may hold what was not taken.
  *
  *     struct db *db; struct err err = {0};
  *     r = db_open("/home/user/.local/state/cordon/cordon.db", &db, &err);
@@ -20,6 +21,7 @@
 #pragma once
 #include "base/embedded.h"
 #include "base/err.h"
+#include "base/watch.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -45,6 +47,7 @@ void db_close(struct db *db); /* commits, checkpoints, marks the end as clean; N
 
 int db_write_begin(struct db *db); /* 0, or why no write is possible in this group */
 int db_commit(struct db *db);      /* 0 also when nothing was open; -ENOSPC, -EIO, … */
+struct watched *db_rolled_back(struct db *db); /* a group was; told in db_commit */
 /* No new work may be taken. Tries a small write by itself at most every 200 ms while it is true. */
 bool db_is_full(struct db *db);
 /* fsync of the WAL now, when it was written since the last one; 0 or -EIO. */

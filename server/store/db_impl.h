@@ -8,6 +8,7 @@
  *     return db_run(db, st);                         // step, reset */
 #pragma once
 #include "base/str.h"
+#include "base/watch.h"
 #include "store/db.h"
 #include <pthread.h>
 #include <sqlite3.h>
@@ -115,6 +116,13 @@ struct db_syncer {
     atomic_int failed; /* errno of a failed fsync, until a commit has reported it */
 };
 
+struct owed;
+struct owed_list {
+    struct owed *first, **end;
+    size_t n;
+    bool is_over;
+};
+
 struct db {
     sqlite3 *sql;
     sqlite3_stmt *stmts[ST_N];
@@ -125,6 +133,8 @@ struct db {
     int group_error; /* why the group was rolled back; the next db_commit() returns it */
     int full;        /* negative errno of the last failed write, 0 since one succeeded */
     uint64_t probed_ms;
+    struct owed_list owed; /* store/owed.h */
+    struct watched rolled_back;
     struct audit_ends audit;
     struct audit_scratch scratch;
     struct db_syncer syncer;
@@ -163,5 +173,9 @@ void db_syncer_stop(struct db *db);
 
 /* From store/audit.c: writes the ends of the chain into the group. */
 int audit_before_commit(struct db *db);
-/* Also from there: what migrations call. */
+/* From store/owed.c: the group was taken, or rolled back. */
+void owed_taken(struct db *db);
+void owed_rolled_back(struct db *db);
+void owed_done(struct db *db);
+/* From store/audit.c too: what migrations call. */
 int audit_sql_functions(struct db *db);

@@ -10,6 +10,7 @@
 #include "base/path.h"
 #include "schema_sql.h"
 #include "store/db_impl.h"
+#include "store/owed.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -311,6 +312,7 @@ static int start_syncer(struct db *db, struct err *err)
 static void db_free(struct db *db)
 {
     db_syncer_stop(db);
+    owed_done(db);
     for (size_t i = 0; i < ST_N; i++)
         (void)sqlite3_finalize(db->stmts[i]);
     (void)sqlite3_close(db->sql);
@@ -354,6 +356,7 @@ int db_open_schema(const char *path, const struct embedded *schema, struct db **
     if (!db)
         return -ENOMEM;
     db->dir_fd = db->syncer.fd = -1;
+    db->owed.end = &db->owed.first;
     int r = locate(db, path, err);
     if (r == 0)
         r = files_check(db->path, err);
@@ -386,7 +389,10 @@ void db_close(struct db *db)
 {
     if (!db)
         return;
+    owed_write(db);
     (void)db_commit(db);
+    if (owed_count(db) > 0)
+        log_error("store.owed", "lost=%zu", owed_count(db));
     int r = db_meta_set(db, "clean", 1);
     if (r == 0)
         r = db_commit(db);

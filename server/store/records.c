@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "store/audit.h"
 #include "store/db_impl.h"
+#include "store/owed.h"
 #include <errno.h>
 #include <string.h>
 
@@ -90,7 +91,9 @@ int record_get(struct db *db, enum record_kind kind, const char *id, json_t **re
     r = db_step(st);
     if (r <= 0)
         return r < 0 ? r : -ENOENT;
-    r = doc_parse(col_text(st, 0), ret_doc);
+    json_t *owed = owed_doc(db, id);
+    *ret_doc = json_incref(owed);
+    r = owed ? 0 : doc_parse(col_text(st, 0), ret_doc);
     db_reset(st);
     return r;
 }
@@ -130,7 +133,20 @@ static int list_statement(struct db *db, const struct record_query *q, sqlite3_s
     return db_prepare(db, ST_COMMAND_LIST_ALL, SQL_COMMAND_LIST_ALL, ret);
 }
 
-static int list_fill(sqlite3_stmt *st, size_t limit, json_t *items, bool *ret_more)
+static int list_doc(const struct db *db, sqlite3_stmt *st, json_t **ret)
+{
+    json_t *owed = NULL;
+    int r = doc_parse(col_text(st, 0), ret);
+    const char *id = r == 0 ? json_string_value(json_object_get(*ret, "id")) : NULL;
+    if (id && (owed = owed_doc(db, id))) {
+        json_decref(*ret);
+        *ret = json_incref(owed);
+    }
+    return r;
+}
+
+static int list_fill(const struct db *db, sqlite3_stmt *st, size_t limit, json_t *items,
+                     bool *ret_more)
 {
     int r;
     while ((r = db_step(st)) > 0) {
@@ -139,7 +155,7 @@ static int list_fill(sqlite3_stmt *st, size_t limit, json_t *items, bool *ret_mo
             break;
         }
         json_t *doc;
-        r = doc_parse(col_text(st, 0), &doc);
+        r = list_doc(db, st, &doc);
         if (r == 0 && json_array_append_new(items, doc) < 0)
             r = -ENOMEM;
         if (r < 0)
@@ -165,7 +181,7 @@ int record_list(struct db *db, const struct record_query *q, json_t **ret_items,
     bind_int(st, 5, (int64_t)limit + 1);
     json_t *items = json_array();
     bool more = false;
-    r = items ? list_fill(st, limit, items, &more) : -ENOMEM;
+    r = items ? list_fill(db, st, limit, items, &more) : -ENOMEM;
     if (r < 0) {
         json_decref(items);
         return r;

@@ -1,6 +1,7 @@
 #include "store_unit.h"
 
 #include "base/clock.h"
+#include "store/owed.h"
 #include "store/settings.h"
 #include <sched.h>
 #include <signal.h>
@@ -354,6 +355,124 @@ static void disk_full(void **state)
     place_done(&p);
 }
 
+/* ---- What is owed ------------------------------------------------------------------------------
+ */
+
+struct told {
+    struct watch watch;
+    int n;
+};
+
+static void on_rollback(struct watch *w)
+{
+    ((struct told *)(void *)w)->n++;
+}
+
+static void owe(struct db *db, const char *id, const char *state)
+{
+    json_t *doc = json_pack("{s:s, s:s}", "id", id, "state", state);
+    owed_record(db, &(struct record){.kind = RECORD_SESSION,
+                                     .id = id,
+                                     .state = state,
+                                     .tier = "walled",
+                                     .text = "",
+                                     .doc = doc});
+    json_decref(doc);
+    owed_audit(db, &(struct audit_entry){.action = "session.ended",
+                                         .session_id = id,
+                                         .target = state,
+                                         .take_after = json_pack("{s:s}", "state", state),
+                                         .outcome = OUTCOME_OK});
+}
+
+static void has_state(struct db *db, const char *id, const char *state)
+{
+    json_t *doc = NULL;
+    NEED(record_get(db, RECORD_SESSION, id, &doc) == (state ? 0 : -ENOENT));
+    NEED(!state || strcmp(json_string_value(json_object_get(doc, "state")), state) == 0);
+    json_decref(doc);
+}
+
+static size_t audit_rows(struct db *db)
+{
+    json_t *rows = NULL;
+    int64_t next;
+    struct audit_verify v = {0};
+    NEED(audit_list(db, &(struct audit_query){0}, &rows, &next) == 0);
+    size_t n = json_array_size(rows);
+    json_decref(rows);
+    while (audit_verify_step(db, &v, 10) > 0)
+        ;
+    NEED(v.ok);
+    return n;
+}
+
+static void owed_on_a_full_disk(const char *dir)
+{
+    struct place p = {0};
+    struct told told = {.watch.changed = on_rollback};
+    (void)snprintf(p.path, sizeof p.path, "%s/cordon.db", dir);
+    NEED(db_open(p.path, &p.db, NULL) == 0);
+    watch_add(db_rolled_back(p.db), &told.watch);
+    owe(p.db, "ses_1", "ready");
+    NEED(owed_count(p.db) == 2); /* until the commit */
+    NEED(db_commit(p.db) == 0 && owed_count(p.db) == 0 && audit_rows(p.db) == 1);
+    int filler = fill(dir, 0);
+    NEED(filler >= 0);
+    /* It is in the group of a request that cannot be written. */
+    owe(p.db, "ses_1", "ended");
+    int r = store_some(p.db, 3, 200000);
+    int commit = db_commit(p.db);
+    NEED(commit == -ENOSPC && (r == 0 || r == commit) && told.n == 1 && owed_count(p.db) == 2 &&
+         stored(p.db) == 0);
+    has_state(p.db, "ses_1", "ended"); /* it is, whatever the table has */
+    /* More of it, while nothing can be written; the latest of one id counts. */
+    owe(p.db, "ses_2", "ready");
+    owe(p.db, "ses_2", "ended");
+    NEED(owed_count(p.db) == 5);
+    owed_write(p.db);
+    (void)db_commit(p.db);
+    NEED(owed_count(p.db) == 5 && db_is_full(p.db));
+    for (int i = 0; i < OWED_MAX + 10; i++)
+        owed_audit(p.db, &(struct audit_entry){.action = "site.blocked", .outcome = OUTCOME_OK});
+    NEED(owed_count(p.db) == OWED_MAX);
+    NEED(ftruncate(filler, 0) == 0);
+    uint64_t start = clock_now_ms();
+    while (owed_count(p.db) > 0 && clock_now_ms() - start < 20000) {
+        owed_write(p.db);
+        NEED(db_commit(p.db) == 0);
+        (void)usleep(20000);
+    }
+    NEED(owed_count(p.db) == 0 && told.n == 1);
+    has_state(p.db, "ses_1", "ended");
+    has_state(p.db, "ses_2", "ended");
+    NEED(audit_rows(p.db) == 50);
+    /* The close writes what is still owed. */
+    NEED(ftruncate(filler, 0) == 0);
+    (void)close(filler);
+    filler = fill(dir, 0);
+    owe(p.db, "ses_3", "ended");
+    NEED(store_some(p.db, 5, 100000) < 0 || db_commit(p.db) < 0);
+    (void)db_commit(p.db);
+    NEED(ftruncate(filler, 0) == 0);
+    (void)usleep(250000); /* it tries again every 200 ms */
+    watch_remove(&told.watch);
+    db_close(p.db);
+    NEED(db_open(p.path, &p.db, NULL) == 0);
+    has_state(p.db, "ses_3", "ended");
+    NEED(audit_rows(p.db) == 50);
+    db_close(p.db);
+}
+
+static void owed_is_written_again(void **state)
+{
+    (void)state;
+    struct place p;
+    place_make(&p);
+    on_small_disk(p.dir, "24m", owed_on_a_full_disk);
+    place_done(&p);
+}
+
 /* ---- kill -9 ----------------------------------------------------------------------------------
  */
 
@@ -405,6 +524,7 @@ int main(void)
         cmocka_unit_test(failed_migration_changes_nothing),
         cmocka_unit_test(broken_file_is_found),
         cmocka_unit_test(disk_full),
+        cmocka_unit_test(owed_is_written_again),
         cmocka_unit_test(killed_writer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
