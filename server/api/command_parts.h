@@ -15,4 +15,3 @@ int frame_put_lost(struct str *out, uint64_t seq, const json_t *doc);
 const char *frame_kind(const struct spool_frame *f);
 /* BYTES as one JSON string with quotes; bad UTF-8 becomes U+FFFD and sets *ret_lossy. */
 int text_put(struct str *out, const char *bytes, size_t n, bool *ret_lossy);
-int base64_put(struct str *out, const void *bytes, size_t n); /* RFC 4648, 4 */

@@ -8,29 +8,6 @@
 
 static const char *const KINDS[] = {"data", "gap", "note", "end"};
 
-int base64_put(struct str *out, const void *bytes, size_t n)
-{
-    static const char DIGITS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *in = bytes;
-    char *to = str_room(out, (n + 2) / 3 * 4 + 1);
-    size_t len = 0;
-
-    if (!to)
-        return -ENOMEM;
-    for (size_t i = 0; i < n; i += 3) {
-        unsigned left = n - i > 2 ? 3 : (unsigned)(n - i);
-        unsigned v = (unsigned)in[i] << 16 | (left > 1 ? (unsigned)in[i + 1] << 8 : 0) |
-                     (left > 2 ? in[i + 2] : 0u);
-        to[len++] = DIGITS[v >> 18];
-        to[len++] = DIGITS[v >> 12 & 63];
-        to[len++] = left > 1 ? DIGITS[v >> 6 & 63] : '=';
-        to[len++] = left > 2 ? DIGITS[v & 63] : '=';
-    }
-    to[len] = '\0';
-    out->len += len;
-    return 0;
-}
-
 /* Bytes of the UTF-8 sequence at S (RFC 3629), 0 when there is none. */
 static size_t utf8_length(const char *s, size_t n)
 {
@@ -112,7 +89,7 @@ static int data_put(struct str *out, const struct spool_frame *f)
     }
     r = str_puts(out, ",\"b64\":\"");
     if (r >= 0)
-        r = base64_put(out, f->bytes, f->len);
+        r = str_put_base64(out, f->bytes, f->len);
     return r < 0 ? r : str_putc(out, '"');
 }
 

@@ -292,8 +292,9 @@ static int body_parse(struct request *rq)
                    ? json_object()
                    : json_strict_parse(str_c(&rq->body), rq->body.len, &rq->err);
     if (!rq->json) {
-        if (rq->err.pointer[0])
-            field_errors_add(&rq->errors, rq->err.pointer, "duplicate", "%s", rq->err.detail);
+        if (strcmp(rq->err.code, "body_invalid") == 0)
+            field_errors_add(&rq->errors, rq->err.pointer,
+                             rq->err.pointer[0] ? "duplicate" : "range", "%s", rq->err.detail);
         return -EINVAL;
     }
     if (!json_is_object(rq->json))
@@ -337,6 +338,18 @@ static void key_same(struct request *other, void *arg)
                              "the first request with this key is still being answered");
 }
 
+/* What the first answer had beside its body. */
+static void key_headers(struct request *rq)
+{
+    const char *id = json_string_value(json_object_get(rq->reply.json, "id"));
+    const json_t *rev = json_object_get(rq->reply.json, "rev");
+
+    if (id && rq->reply.status == 201)
+        (void)reply_header(rq, "Location", "%s/%s", rq->path, id);
+    if (rev)
+        (void)reply_header(rq, "ETag", "\"%lld\"", (long long)json_integer_value(rev));
+}
+
 /* 1 when the first answer was given again. */
 static int key_lookup(struct request *rq)
 {
@@ -346,8 +359,8 @@ static int key_lookup(struct request *rq)
     if (!key_of(rq))
         return 0;
     if (!is_key(key_of(rq)))
-        return request_refuse(rq, "key_reused", "Send 1 to 128 printable ASCII characters.",
-                              "this Idempotency-Key cannot be kept");
+        return request_bad_query(rq, "Idempotency-Key", "format",
+                                 "a key is 1 to 128 printable ASCII characters");
     hash_sha256_hex(str_c(&rq->body), rq->body.len, rq->idempotency_hash);
     r = idempotency_get(rq->api->d.db, key_owner(rq), rq->path, key_of(rq), rq->idempotency_hash,
                         &status, &body);
@@ -355,6 +368,7 @@ static int key_lookup(struct request *rq)
         return request_refuse(rq, "key_reused", NULL, "this key came with another body before");
     if (r == 1) {
         (void)reply_json(rq, status, json_loads(body, 0, NULL));
+        key_headers(rq);
         rq->idempotency_hash[0] = '\0';
         return 1;
     }

@@ -14,6 +14,8 @@ int session_spec_confirm(struct request *rq, const struct session_spec *spec);
 int64_t session_spec_wait(const struct request *rq); /* ms */
 /* Removes an ended session's record, its commands and their output. */
 int session_forget(struct request *rq, const char *id);
+/* The ids of all that live: those that a change of sites or settings reaches. */
+json_t *sessions_alive_ids(struct request *rq);
 /* A page of documents. */
 int records_reply(struct request *rq, const struct record_query *q);
 /* The daemon's environment, for sessions. */

@@ -290,6 +290,20 @@ int session_create_route(struct request *rq)
 /* ---- Changing ---------------------------------------------------------------------------------
  */
 
+/* The default: the first folder's. */
+static int name_again(struct request *rq, struct session *s)
+{
+    json_t *doc = session_to_json(s);
+    const json_t *folder = json_array_get(json_object_get(doc, "folders"), 0);
+    const char *path = json_string_value(json_object_get(folder, "path"));
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    int r = slash ? session_rename(s, slash[1] ? slash + 1 : path, &rq->caller.actor)
+                  : request_bad_member(rq, "/name", "type", "the first folder has no name");
+
+    json_decref(doc);
+    return r;
+}
+
 int session_change(struct request *rq)
 {
     const struct session_patch *in = rq->in;
@@ -299,10 +313,8 @@ int session_change(struct request *rq)
 
     if (r < 0 || (r = request_if_match(rq, session_rev(s))) < 0)
         return r;
-    if (json_is_null(name))
-        return request_bad_member(rq, "/name", "type", "a session has a name");
-    if (in->name)
-        r = session_rename(s, in->name, &rq->caller.actor);
+    if (name)
+        r = in->name ? session_rename(s, in->name, &rq->caller.actor) : name_again(rq, s);
     if (r >= 0 && (in->approvals >= 0 || json_object_get(rq->json, "approvals")))
         r = session_set_approvals(s, in->approvals >= 0 ? in->approvals : APPROVALS_ASK,
                                   &rq->caller.actor);

@@ -1,5 +1,6 @@
 /* Runs in: daemon. Reads: trusted (checked by the router). May block: no. */
 #include "api/handlers.h"
+#include "api/session_parts.h"
 #include "api/state.h"
 #include "base/mem.h"
 #include "store/records.h"
@@ -27,6 +28,26 @@ int settings_show(struct request *rq)
     return reply_rev(rq, 200, settings_to_json(s), settings_rev(s));
 }
 
+/* The sessions that a change reaches: those that live. */
+json_t *sessions_alive_ids(struct request *rq)
+{
+    struct record_query q = {.kind = RECORD_SESSION, .limit = 500};
+    json_t *docs = NULL, *ids = json_array(), *doc;
+    bool more;
+    size_t i;
+
+    if (record_list(rq->api->d.db, &q, &docs, &more) < 0)
+        return ids;
+    json_array_foreach(docs, i, doc)
+    {
+        const char *id = json_string_value(json_object_get(doc, "id"));
+        if (id && session_find(rq->api->d.sessions, id))
+            (void)json_array_append_new(ids, json_string(id));
+    }
+    json_decref(docs);
+    return ids;
+}
+
 static json_t *for_record(const json_t *changed)
 {
     json_t *out = json_copy((json_t *)(uintptr_t)changed);
@@ -49,26 +70,6 @@ static int patch(struct request *rq, bool dry, json_t **ret_changed)
     if (r < 0 && field_errors_any(&rq->errors))
         return err_set(&rq->err, r, "body_invalid", NULL, "the settings have faults");
     return r;
-}
-
-/* The sessions that a change reaches: those that live. */
-static json_t *sessions_alive_ids(struct request *rq)
-{
-    struct record_query q = {.kind = RECORD_SESSION, .limit = 500};
-    json_t *docs = NULL, *ids = json_array(), *doc;
-    bool more;
-    size_t i;
-
-    if (record_list(rq->api->d.db, &q, &docs, &more) < 0)
-        return ids;
-    json_array_foreach(docs, i, doc)
-    {
-        const char *id = json_string_value(json_object_get(doc, "id"));
-        if (id && session_find(rq->api->d.sessions, id))
-            (void)json_array_append_new(ids, json_string(id));
-    }
-    json_decref(docs);
-    return ids;
 }
 
 static int change_now(struct request *rq)

@@ -49,8 +49,12 @@ static const struct field SITE_FIELDS[] = {
     FIELD_OF_HOST,    FIELD_OF_PORT, {"list", FIELD_ENUM, AT(list), 0, 0, 0, LISTS, NULL},
     FIELD_OF_ENABLED, FIELD_OF_NOTE, FIELD_OF_PRIVATE,
     FIELDS_END};
-static const struct field SITE_PATCH_FIELDS[] = {FIELD_OF_ENABLED, FIELD_OF_NOTE, FIELD_OF_PRIVATE,
-                                                 FIELDS_END};
+/* null = the default again (RFC 7396) */
+static const struct field SITE_PATCH_FIELDS[] = {
+    {"enabled", FIELD_BOOL, AT(enabled), FIELD_NULLABLE, 0, 0, NULL, NULL},
+    FIELD_OF_NOTE,
+    {"allow_private", FIELD_BOOL, AT(allow_private), FIELD_NULLABLE, 0, 0, NULL, NULL},
+    FIELDS_END};
 static const struct field SESSION_SITE_FIELDS[] = {FIELD_OF_HOST, FIELD_OF_PORT, FIELD_OF_PRIVATE,
                                                    FIELDS_END};
 static const struct site_body SITE_DEFAULTS = {.enabled = true};
@@ -168,7 +172,6 @@ int site_typed_take(struct request *rq, const char *pointer, const char *text, i
                    rule.covers == COVERS_SUBDOMAINS ? "*." : "",
                    rule.covers == COVERS_ANY ? "*" : rule.host);
     if (is_loopback(ret->host) && list != SITES_SESSION) {
-        request_extra(rq, "suggestion", json_null());
         return err_member(&rq->err, -EINVAL, "site_invalid", pointer,
                           "a loopback site belongs to one session alone");
     }

@@ -179,7 +179,8 @@ static json_t *batch_json(const struct batch *b, bool dry)
         (void)json_array_append_new(items, json_pack("{s:s, s:o}", "change",
                                                      strchr(b->rows[i].action, '.') + 1, "site",
                                                      site_to_json(&b->rows[i].after)));
-    return json_pack("{s:b, s:o}", "dry_run", dry ? 1 : 0, "items", items);
+    return json_pack("{s:b, s:o, s:o*}", "dry_run", dry ? 1 : 0, "items", items, "sessions",
+                     dry ? sessions_alive_ids(b->rq) : NULL);
 }
 
 /* Two of one batch that name the same are found before anything is written. */

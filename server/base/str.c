@@ -288,3 +288,26 @@ int parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret)
     *ret = v;
     return 0;
 }
+
+int str_put_base64(struct str *out, const void *bytes, size_t n)
+{
+    static const char DIGITS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *in = bytes;
+    char *to = str_room(out, (n + 2) / 3 * 4 + 1);
+    size_t len = 0;
+
+    if (!to)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i += 3) {
+        unsigned left = n - i > 2 ? 3 : (unsigned)(n - i);
+        unsigned v = (unsigned)in[i] << 16 | (left > 1 ? (unsigned)in[i + 1] << 8 : 0) |
+                     (left > 2 ? in[i + 2] : 0u);
+        to[len++] = DIGITS[v >> 18];
+        to[len++] = DIGITS[v >> 12 & 63];
+        to[len++] = left > 1 ? DIGITS[v >> 6 & 63] : '=';
+        to[len++] = left > 2 ? DIGITS[v & 63] : '=';
+    }
+    to[len] = '\0';
+    out->len += len;
+    return 0;
+}

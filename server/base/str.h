@@ -28,6 +28,7 @@ const char *str_c(const struct str *s); /* never NULL */
 /* S's bytes for a terminal or a log line: control, format and non-UTF-8 bytes as \xNN or \u{N},
  * so that one event stays one line and nothing is hidden. */
 int str_put_escaped(struct str *s, const void *bytes, size_t n);
+int str_put_base64(struct str *s, const void *bytes, size_t n); /* RFC 4648, 4 */
 
 struct strv {
     char **items; /* N owned strings and a NULL behind them; NULL when never added to */

@@ -123,13 +123,10 @@ static void put_path(json_t *out, const char *path, size_t n)
         (void)json_object_set_new(out, "path", json_stringn(path, n));
         return;
     }
-    char *b64 = malloc((n * 4 + 2) / 3 + 1);
+    CLEANUP(str_done) struct str b64 = {0};
     (void)json_object_set_new(out, "path", json_null());
-    if (b64) {
-        base64url(path, n, b64);
-        (void)json_object_set_new(out, "path_b64", json_string(b64));
-    }
-    free(b64);
+    if (str_put_base64(&b64, path, n) == 0)
+        (void)json_object_set_new(out, "path_b64", json_string(str_c(&b64)));
 }
 
 static const char *type_name(uint8_t type)

@@ -34,13 +34,10 @@ static json_t *folder_json(const struct policy_folder *f)
         (void)json_object_set_new(out, "path", json_string(f->path));
         return out;
     }
-    char *b64 = malloc((n * 4 + 2) / 3 + 1);
+    CLEANUP(str_done) struct str b64 = {0};
     (void)json_object_set_new(out, "path", json_null());
-    if (b64) {
-        base64url(f->path, n, b64);
-        (void)json_object_set_new(out, "path_b64", json_string(b64));
-    }
-    free(b64);
+    if (str_put_base64(&b64, f->path, n) == 0)
+        (void)json_object_set_new(out, "path_b64", json_string(str_c(&b64)));
     return out;
 }
 
