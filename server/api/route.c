@@ -292,9 +292,8 @@ static int body_parse(struct request *rq)
                    ? json_object()
                    : json_strict_parse(str_c(&rq->body), rq->body.len, &rq->err);
     if (!rq->json) {
-        if (strcmp(rq->err.code, "body_invalid") == 0)
-            field_errors_add(&rq->errors, rq->err.pointer,
-                             rq->err.pointer[0] ? "duplicate" : "range", "%s", rq->err.detail);
+        if (rq->err.pointer[0])
+            field_errors_add(&rq->errors, rq->err.pointer, "duplicate", "%s", rq->err.detail);
         return -EINVAL;
     }
     if (!json_is_object(rq->json))

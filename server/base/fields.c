@@ -414,11 +414,6 @@ static json_t *refuse_text(const char *bytes, size_t n, json_error_t *why, struc
         (void)err_member(err, -EINVAL, "body_invalid", pointer, "this member is there twice");
         return NULL;
     }
-    if (json_error_code(why) == json_error_numeric_overflow) {
-        (void)err_member(err, -EINVAL, "body_invalid", "",
-                         "line %d, column %d: a number that is too large", why->line, why->column);
-        return NULL;
-    }
     /* "… near 'what stood there'": that may be a secret. */
     char *near = strstr(why->text, " near '"), *flag = strstr(why->text, " without JSON_");
     if (near)
