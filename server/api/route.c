@@ -12,7 +12,8 @@
 #include <string.h>
 #include <strings.h>
 
-#define KEY_MAX 128
+#define KEY_MAX  128
+#define RETRY_MS 1000 /* a daemon that stops: another may be there then */
 
 static const struct field NO_FIELDS[] = {FIELDS_END};
 const struct shape NO_MEMBERS = {NO_FIELDS, 1, NULL};
@@ -260,8 +261,10 @@ static int head_check(struct request *rq)
         return r;
     if ((r = auth_caller(auth, rq)) < 0 || (r = auth_scope(rq)) < 0)
         return r;
-    if (rq->api->shutting_down)
+    if (rq->api->shutting_down) {
+        request_extra(rq, "retry_after_ms", json_integer(RETRY_MS));
         return request_refuse(rq, "shutting_down", NULL, "the daemon is stopping");
+    }
     if ((r = body_allowed(rq)) < 0)
         return r;
     return split < 0 ? fields_refused(rq, "query_invalid") : query_parse(rq);

@@ -88,12 +88,17 @@ int session_need(struct request *rq, struct session **ret)
 {
     json_t *doc = NULL;
     int r = session_any(rq, ret, &doc);
+    const char *state = json_string_value(json_object_get(doc, "state"));
+    bool refused = state && strcmp(state, "refused") == 0;
 
     json_decref(doc);
     if (r < 0)
         return r;
     if (*ret)
         return 0;
+    if (refused)
+        return request_refuse(rq, "session_not_ready", "Make a new session.",
+                              "the session was refused");
     return request_refuse(rq, "session_ended", NULL, "the session has ended");
 }
 

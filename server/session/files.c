@@ -88,7 +88,8 @@ static const struct tool_error ERRORS[] = {
     {EDQUOT, "disk_full", NULL},
 };
 
-static void explain(const struct tool_answer *ta, const char *path, struct err *err)
+static void explain(const struct tool_answer *ta, enum tool_op op, const char *path,
+                    struct err *err)
 {
     const char *code = "internal", *hint = NULL;
     for (size_t i = 0; i < ARRAY_LEN(ERRORS); i++) {
@@ -111,7 +112,10 @@ static void explain(const struct tool_answer *ta, const char *path, struct err *
         (void)str_put_escaped(&text, ta->detail, strnlen(ta->detail, DETAIL_BYTES / 4));
     else
         (void)str_puts(&text, strerror((int)ta->error));
-    err_set(err, -(int)ta->error, code, hint, "%s: %s", path, str_c(&text));
+    if (ta->error == EINVAL && (op == TOOL_SEARCH || op == TOOL_GLOB))
+        err_member(err, -EINVAL, "body_invalid", "/pattern", "%s", str_c(&text));
+    else
+        err_set(err, -(int)ta->error, code, hint, "%s: %s", path, str_c(&text));
 }
 
 /* ---- Answers ----------------------------------------------------------------------------------
@@ -269,6 +273,8 @@ static enum outcome outcome_of(const struct file_answer *a)
 
 static void audit(const struct pending *p, const struct file_answer *a)
 {
+    if (p->op == TOOL_STAT && a->r == 0 && a->stat.type == 'd')
+        return; /* its listing follows, and is the row of the call */
     json_t *after = p->op == TOOL_MOVE ? json_object() : NULL;
     CLEANUP(str_done) struct str target = {0}, to = {0};
     (void)str_put_escaped(&target, p->path, strlen(p->path));
@@ -320,7 +326,7 @@ static int answered(int r, struct unpack *u, void *arg)
         r = check_file(&a);
     if (r == 0 && ta.error != 0) {
         a.r = -(int)(ta.error & 0xfff);
-        explain(&ta, p->path, &a.err);
+        explain(&ta, p->op, p->path, &a.err);
     }
     if (r < 0) {
         a.r = r;

@@ -32,7 +32,7 @@ as_user() {
     local uid=20001 home source=$top bin=$top/build/debug/bin label script r=0 n=0 bad=0
     home=$(mktemp -d /tmp/tests-of-cordon-XXXXXX) || return 1
     chmod 755 "$home"
-    mkdir "$home/home" "$home/tmp"
+    mkdir "$home/home" "$home/tmp" "$home/record"
     if ! setpriv --reuid $uid --regid $uid --clear-groups test -r "$bin/cordond" -a -r "$source/tests/lib"; then
         mkdir "$home/source" "$home/bin"
         cp -r "$top"/{server,schema,tests,packaging,profiles,README.md} "$home/source/" 2>/dev/null
@@ -40,7 +40,7 @@ as_user() {
         source=$home/source bin=$home/bin
         chmod -R a+rX "$home/source" "$home/bin"
     fi
-    chown -R $uid:$uid "$home/home" "$home/tmp"
+    chown -R $uid:$uid "$home/home" "$home/tmp" "$home/record"
     for label; do
         for script in "$source/tests/$label"/test_*.py; do
             [ -e "$script" ] || continue
@@ -49,6 +49,7 @@ as_user() {
             if ! (cd "$home/home" && setpriv --reuid $uid --regid $uid --clear-groups --inh-caps=-all \
                 env -u XDG_RUNTIME_DIR HOME="$home/home" TMPDIR="$home/tmp" USER= LOGNAME= \
                 CORDON_BIN="$bin" CORDON_SOURCE="$source" CORDON_SANITIZE= \
+                CORDON_RECORD="$home/record" \
                 CORDON_STOP_BIN="${CORDON_STOP_BIN:-}" PYTHONDONTWRITEBYTECODE=1 \
                 timeout 600 /usr/bin/python3 "$script"); then
                 echo "-- FAILED: $label/$(basename "$script" .py)"

@@ -58,7 +58,7 @@ class Home:
         return subprocess.Popen(self.argv(*args), stdin=stdin, cwd=cwd or self.work, env=e, **kw)
 
     def cordon(self, *args, input=None, timeout=60, **kw):
-        p = self.start(*args, stdin=subprocess.DEVNULL if input is None else subprocess.PIPE, **kw)
+        p = Home.start(self, *args, stdin=subprocess.DEVNULL if input is None else subprocess.PIPE, **kw)
         try:
             out, err = p.communicate(input, timeout)
         except subprocess.TimeoutExpired:
