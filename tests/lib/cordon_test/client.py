@@ -64,11 +64,12 @@ class Stream:
     def line(self):
         return self.response.readline()
 
-    def frame(self):
-        """The next frame of x-ndjson, None at the end; keepalives are left out."""
+    def frame(self, keepalive=False):
+        """The next frame of x-ndjson, None at the end; keepalives are left out, unless asked for."""
         while line := self.line():
             got = json.loads(line)
-            if got["kind"] != "keepalive":
+            judge().frame(got)
+            if keepalive or got["kind"] != "keepalive":
                 return got
         return None
 

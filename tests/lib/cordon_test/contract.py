@@ -155,6 +155,17 @@ class Judge:
         self.write(name, method, target, via, answer, members)
         assert not faults, (method, target, answer.status, kind, faults, answer.body[:600])
 
+    def frame(self, item):
+        """One frame of a stream that is read as it comes."""
+        schema, members = {"$ref": "#/components/schemas/frame"}, set()
+        self.contract.members(schema, item, "", members)
+        faults = self.contract.faults(schema, item)
+        if self.out and members - self.seen:
+            self.out.write(json.dumps({"op": None, "code": None, "members": sorted(members - self.seen)}) + "\n")
+            self.out.flush()
+            self.seen |= members
+        assert not faults, (item, faults)
+
     def of_operation(self, name, op, method, target, sent, kind_sent, answer, faults, members):
         responses, contract = op["responses"], self.contract
         status = str(answer.status)
