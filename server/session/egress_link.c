@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/stop.h"
 #include "session/channel.h"
+#include "session/logpipe.h"
 #include "session/parts.h"
 #include "wire/egress.h"
 #include "wire/msg.h"
@@ -16,8 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WHY_BYTES 400
-#define FILE_MAX  ((size_t)4 << 20) /* hosts files with long lists of unwanted sites exist */
+#define FILE_MAX ((size_t)4 << 20) /* hosts files with long lists of unwanted sites exist */
 
 /* A request under way: from its check until it is refused, has failed, or is closed. */
 struct request {
@@ -34,6 +34,7 @@ struct egress_link {
     struct closing closing;
     struct channel ch;
     struct child child;
+    struct logpipe said;
     struct session *s;
     struct generation *g; /* the sandbox whose way out it is */
     struct request *requests;
@@ -41,13 +42,6 @@ struct egress_link {
     bool is_ready, is_closing;
     void (*closed)(void *arg);
     void *closed_arg;
-};
-
-struct verdict_out {
-    enum eg_verdict verdict;
-    uint8_t flags;
-    const char *reason, *rule;
-    char hint[WHY_BYTES];
 };
 
 static const uint8_t KINDS[] = {M_EG_READY, M_EG_CHECK, M_EG_RESULT, M_EG_CLOSED, M_EG_REFUSED,
@@ -64,11 +58,14 @@ static void link_free(struct closing *closing)
         free(rq);
     }
     child_done(&l->child);
+    logpipe_done(&l->said);
     channel_done(&l->ch);
     free(l);
     if (closed)
         closed(arg);
 }
+
+static void requests_lost(struct egress_link *l);
 
 static void way_out_is(struct egress_link *l, enum way_out state, const char *why)
 {
@@ -85,14 +82,10 @@ static void way_out_is(struct egress_link *l, enum way_out state, const char *wh
         log_warn("egress.dead", "session=%s why=%s", s->id, why ? why : "");
         channel_stop(&l->ch);
         child_kill(&l->child, SIGKILL);
-        if (g == s->now && g->state == GEN_PROVED) {
-            session_warn(s, "proxy_off",
-                         "the egress ended: no network until the session is "
-                         "verified again or a new one is made");
-            session_audit(s, NULL, "session.changed", "egress ended", NULL, OUTCOME_ERROR);
-            session_changed(s);
-        }
+        requests_lost(l);
     }
+    if (g->state == GEN_PROVED)
+        state == WAY_DEAD ? way_out_lost(g) : way_out_back(g);
     generation_step(g);
 }
 
@@ -134,87 +127,6 @@ static struct request *request_add(struct egress_link *l, uint32_t conn, uint32_
 /* ---- The verdict ------------------------------------------------------------------------------
  */
 
-static bool is_own_port(const struct session *s, uint16_t port)
-{
-    const uint16_t *ports = s->ss->deps.api_ports;
-    for (size_t i = 0; i < ARRAY_LEN(s->ss->deps.api_ports) && ports[i]; i++)
-        if (ports[i] == port)
-            return true;
-    return false;
-}
-
-static bool is_loopback(const char *host)
-{
-    return strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
-           strcmp(host, "::1") == 0 || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
-}
-
-static void deny(struct verdict_out *out, const char *reason, const char *rule)
-{
-    out->verdict = EG_DENY;
-    out->reason = reason;
-    out->rule = rule;
-}
-
-static void deny_unlisted(const char *host, uint16_t port, struct verdict_out *out)
-{
-    char target[HOST_MAX + 10];
-    host_port_text(host, port, target);
-    deny(out, "not_listed", "network allowlist: no site of this machine or session covers it");
-    (void)snprintf(out->hint, sizeof out->hint, "cordon sites add %s", target);
-}
-
-/* Every path that does not reach an explicit allow is DENY (0). */
-static void judge(const struct egress_link *l, const char *host, uint16_t port,
-                  struct verdict_out *out, const struct host_entry **why)
-{
-    struct session *s = l->s;
-    const struct generation *g = l->g;
-    *out = (struct verdict_out){.verdict = EG_DENY, .reason = "not_listed", .rule = ""};
-    *why = NULL;
-    if (g->proof_allowed[0] && strcmp(host, g->proof_allowed) == 0) {
-        out->verdict = EG_ANSWER_SELF;
-        out->reason = "proof";
-        return;
-    }
-    if (g->proof_refused[0] && strcmp(host, g->proof_refused) == 0) {
-        deny(out, "not_listed", "the proof's own name");
-        return;
-    }
-    if (is_loopback(host)) {
-        is_own_port(s, port)
-            ? deny(out, "own_port", "Cordon's own port is refused whatever a rule says")
-            : deny(out, "address_class", "the host's loopback is never reached from inside");
-        return;
-    }
-    if (g->policy.network == NET_OPEN) {
-        out->verdict = EG_ALLOW;
-        out->flags = EG_ALLOW_PRIVATE;
-        out->reason = "open";
-        out->rule = "network open";
-        return;
-    }
-    if (g->policy.network != NET_ALLOWLIST) {
-        deny(out, "network_none", "network none");
-        return;
-    }
-    if (session_hosts_match(s, host, port, why) != VERDICT_ALLOW) {
-        deny_unlisted(host, port, out);
-        return;
-    }
-    out->verdict = EG_ALLOW;
-    out->flags = (*why)->rule.allow_private ? EG_ALLOW_PRIVATE : 0;
-    out->reason = "listed";
-    out->rule = (*why)->text;
-}
-
-static bool is_proof_probe(const struct generation *g, const char *host)
-{
-    if (strcmp(host, g->proof_allowed) == 0 || strcmp(host, g->proof_refused) == 0)
-        return true;
-    return g->state == GEN_PROVING && is_loopback(host);
-}
-
 static int send_verdict(struct egress_link *l, uint32_t conn, uint32_t number,
                         const struct verdict_out *v)
 {
@@ -246,8 +158,8 @@ static int take_check(struct egress_link *l, struct unpack *u)
         host_canonical(host, strlen(host), false, canonical) == HOST_BAD ||
         strcmp(host, canonical) != 0 || *request_at(l, conn, number))
         return -EBADMSG;
-    judge(l, host, port, &v, &why);
-    bool proof = is_proof_probe(l->g, host);
+    egress_judge(l->g, host, port, &v, &why);
+    bool proof = egress_is_proof_probe(l->g, host);
     if (v.verdict == EG_DENY && !proof)
         session_blocked(s, host, port, v.reason, v.rule, v.hint);
     if (v.verdict != EG_DENY) {
@@ -362,6 +274,22 @@ static int take_closed(struct egress_link *l, struct unpack *u)
     return 0;
 }
 
+/* The egress is gone, and with it what was open. */
+static void requests_lost(struct egress_link *l)
+{
+    while (l->requests) {
+        const struct request *rq = l->requests;
+        if (rq->is_open) {
+            char target[HOST_MAX + 10];
+            host_port_text(rq->host, rq->port, target);
+            session_audit(l->s, NULL, "connection.closed", target,
+                          json_pack("{s:s, s:s}", "rule", rq->rule, "detail", "the egress ended"),
+                          OUTCOME_ERROR);
+        }
+        request_drop(l, &l->requests);
+    }
+}
+
 static int take_refused(struct egress_link *l, struct unpack *u)
 {
     (void)unpack_u32(u);
@@ -450,6 +378,7 @@ static void child_exited(struct child *c, int status)
 {
     struct egress_link *l = container_of(c, struct egress_link, child);
     (void)status;
+    logpipe_read(&l->said); /* its last words */
     if (l->is_closing)
         start_closing(l);
     else
@@ -461,7 +390,12 @@ static int spawn_it(struct egress_link *l, int child_end)
     const struct machine *m = l->s->ss->deps.machine;
     char *argv[] = {m->egress, NULL};
     char *envp[] = {NULL};
-    int fds[] = {-1, -1, STDERR_FILENO, child_end};
+    CLEANUP(fd_done) int said = -1;
+    int r =
+        logpipe_open(&l->said, l->s->ss->deps.loop, &l->closing, "egress.said", l->s->id, &said);
+    if (r < 0)
+        return r;
+    int fds[] = {-1, -1, said, child_end};
     struct spawn sp = {
         .file = m->egress, .argv = argv, .envp = envp, .fds = fds, .n_fds = ARRAY_LEN(fds)};
     pid_t pid = fd_spawn(&sp);
@@ -480,6 +414,7 @@ int egress_link_new(struct generation *g, struct egress_link **ret, struct err *
     closing_init(&l->closing, link_free);
     channel_init(&l->ch);
     child_init(&l->child);
+    logpipe_init(&l->said);
     l->s = s;
     l->g = g;
     int r = fd_pair(pair);
@@ -533,7 +468,7 @@ void egress_link_recheck(struct egress_link *l)
     for (struct request *rq = l->requests; rq; rq = rq->next) {
         if (rq->is_proof)
             continue;
-        judge(l, rq->host, rq->port, &v, &why);
+        egress_judge(l->g, rq->host, rq->port, &v, &why);
         if (v.verdict != EG_DENY)
             continue;
         CLEANUP(pack_done) struct pack p = {0};

@@ -198,6 +198,7 @@ int generation_new(struct session *s, struct policy *take_policy, struct generat
     *take_policy = (struct policy){0};
     closing_init(&g->closing, generation_free);
     deadline_init(s->ss->deps.loop, &g->deadline, &g->closing, deadline_passed);
+    deadline_init(s->ss->deps.loop, &g->revival, &g->closing, way_out_revive);
     deadline_set(&g->deadline, SESSION_START_MS);
     if (launch(g, &err) < 0) {
         /* Told on the loop, so that the caller sees one that starts and then fails. */
@@ -209,7 +210,7 @@ int generation_new(struct session *s, struct policy *take_policy, struct generat
     return 0;
 }
 
-static int egress_again(struct generation *g, struct err *err)
+int generation_egress_again(struct generation *g, struct err *err)
 {
     size_t n = 0;
     const int *doors = wall_doors(g->wall, &n); /* the daemon's copies */
@@ -222,9 +223,11 @@ static int egress_again(struct generation *g, struct err *err)
 
 int generation_prove_again(struct generation *g, struct err *err)
 {
-    int r = g->way_out == WAY_DEAD ? egress_again(g, err) : 0;
+    int r = g->way_out == WAY_DEAD ? generation_egress_again(g, err) : 0;
     if (r < 0)
         return r;
+    deadline_clear(&g->revival);
+    g->n_revivals = 0;
     deadline_set(&g->deadline, SESSION_START_MS);
     g->state = GEN_PROVING;
     generation_step(g);
@@ -253,6 +256,7 @@ void generation_close(struct generation *g)
     g->state = GEN_CLOSING;
     g->n_down = 1; /* ours, so that no callback ends it while we are here */
     deadline_clear(&g->deadline);
+    deadline_clear(&g->revival);
     runner_link_close(TAKE(g->runner));
     proof_run_clear(g);
     if (g->wall) {

@@ -43,6 +43,9 @@ struct generation {
     struct egress_link *egress;
     enum way_out way_out;
     char *way_out_why;
+    struct deadline revival; /* of an egress that died (way_out.c) */
+    uint64_t first_revival;  /* loop time, ms */
+    unsigned n_revivals;
 
     /* The proof that runs; its receipt goes to the session. */
     struct proof proof;
@@ -67,6 +70,14 @@ void generation_step(struct generation *g);
 bool generation_wants_egress(const struct generation *g);
 void generation_left(struct generation *g); /* one user fewer */
 void generation_close(struct generation *g);
+
+/* A new egress on the doors that are there. */
+int generation_egress_again(struct generation *g, struct err *err);
+
+/* way_out.c: the egress of a proved sandbox died; it is there again; the clock between. */
+void way_out_lost(struct generation *g);
+void way_out_back(struct generation *g);
+void way_out_revive(struct deadline *d);
 
 #define CANARY_PREFIX "canary-" /* and 16 hexadecimal digits, in the state folder */
 int proof_run_start(struct generation *g, struct err *err);

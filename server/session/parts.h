@@ -207,6 +207,16 @@ enum verdict session_hosts_match(struct session *s, const char *host, uint16_t p
                                  const struct host_entry **why);
 
 /* ---- Egress ------------------------------------------------------------------------------- */
+struct verdict_out {
+    uint8_t verdict; /* enum eg_verdict; DENY is 0 */
+    uint8_t flags;
+    const char *reason, *rule;
+    char hint[400];
+};
+/* Every path that does not reach an explicit allow is DENY. *why is the entry that decided. */
+void egress_judge(const struct generation *g, const char *host, uint16_t port,
+                  struct verdict_out *out, const struct host_entry **why);
+bool egress_is_proof_probe(const struct generation *g, const char *host);
 /* Starts cordon-egress; it waits for egress_link_doors. Reports by generation->way_out and
  * generation_step. */
 int egress_link_new(struct generation *g, struct egress_link **ret, struct err *err);

@@ -133,6 +133,12 @@ class Walled(ApiTest):
             self.assertEqual(self.run_in(s, code + "v4.test/")["text"]["stdout"], "200")
             Config.replace(HOSTS, before[HOSTS] + "203.0.113.10 new.test\n")
             self.assertEqual(self.run_in(s, code + "new.test/")["text"]["stdout"], "200")
+            # What the egress has to say goes through a pipe: the lock-down lets it write no file.
+            os.unlink(CONF)
+            self.assertEqual(self.run_in(s, code + "v4.test/")["text"]["stdout"], "200")
+            said = [line for line in self.d.log().splitlines() if " egress.said " in line]
+            self.assertEqual(len(said), 1)
+            self.assertIn("file=/etc/resolv.conf what it holds now could not be taken over", said[0])
         finally:
             for path, text in before.items():
                 Config.replace(path, text)

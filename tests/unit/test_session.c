@@ -364,18 +364,20 @@ static void wall_dies(void **state)
     session_unref(s);
 }
 
-/* The egress is killed: no network, said so; verifying again starts a new one on the same doors. */
+/* The egress is killed: another takes over on the same doors, and the session stays as it is. */
 static void egress_dies(void **state)
 {
     struct err err = {0};
     (void)state;
     need_wall();
     struct session *s = ready_session(true);
-    assert_int_equal(kill(egress_link_pid(s->now->egress), SIGKILL), 0);
-    UNTIL(s->now->way_out == WAY_DEAD);
+    pid_t before = egress_link_pid(s->now->egress);
+    assert_int_equal(kill(before, SIGKILL), 0);
+    UNTIL(s->now->way_out == WAY_READY && egress_link_pid(s->now->egress) != before);
     assert_int_equal(session_state(s), SESSION_READY);
     json_t *last = json_array_get(s->warnings, json_array_size(s->warnings) - 1);
-    assert_string_equal(json_string_value(json_object_get(last, "code")), "proxy_off");
+    const char *code = json_string_value(json_object_get(last, "code"));
+    assert_true(!code || strcmp(code, "proxy_off") != 0);
     run_and_expect(s, "echo works", 0, "works\n");
     assert_int_equal(session_verify(s, &err), 0);
     UNTIL(session_state(s) != SESSION_VERIFYING);
