@@ -92,7 +92,7 @@ class Traces(Wall):
     # case 43
     def test_many_starts_leave_no_folder(self):
         before = private_folders(), set(os.listdir("/dev/shm"))
-        done = self.drive("--rw", self.w, "--times", os.environ.get("WALL_ROUNDS", "40"), "--", "/usr/bin/true",
+        done = self.drive("--rw", self.w, "--times", "500" if os.environ.get("CORDON_LONG") else "60", "--", "/usr/bin/true",
                           timeout=600)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(private_folders() - before[0], set())
