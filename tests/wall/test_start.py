@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import wall_lab
-from wall_lab import DRIVER, PYTHON, Wall, private_folders
+from wall_lab import DRIVER, MARK, PYTHON, Wall, private_folders
 
 GIT = ["git", "-c", "user.name=x", "-c", "user.email=x@invalid", "-c", "init.defaultBranch=main"]
 
@@ -296,6 +296,25 @@ class Machine(Wall):
             done = subprocess.run([PYTHON, "-c", wrapper, DRIVER, *args], env=self.env, capture_output=True, text=True)
             self.assertEqual(done.returncode, 125, done)
             self.assertRegex(done.stderr, "session_refused: .*Landlock.* \\| .*lsm=")
+
+    # case 35
+    def test_a_masked_proc_as_containers_have_it_is_refused_and_never_the_hosts_shown(self):
+        folder = next(d for d in ("acpi", "fs", "irq", "bus", "tty") if os.path.isdir("/proc/" + d))
+        for args in (["--check"], ["--rw", self.w, "--", "/usr/bin/true"]):
+            done = subprocess.run(["unshare", "-Urm", "sh", "-c", "mount -t tmpfs none /proc/%s && exec \"$@\"" % folder,
+                                   "sh", DRIVER, *args], env=self.env, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 125, done)
+            self.assertRegex(done.stderr, "session_refused: .*proc.*Operation not permitted.* \\| .")
+
+    # case 35
+    def test_the_proof_holds_where_etc_has_mounts(self):
+        """No overlay of /etc is possible then; masks take its place, and the proof reads through them."""
+        self.write(self.home, ".config/git/credentials", MARK)
+        for etc in ("true", "mount --bind /etc/hostname /etc/hosts"):
+            done = subprocess.run(["unshare", "-Urm", "sh", "-c", etc + " && exec \"$@\"", "sh", DRIVER, "--state",
+                                   self.root + "/state", "--rw", self.w, "--proof"], env=self.env, capture_output=True,
+                                  text=True)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     # case 38
     def test_the_temporary_folder_inside_is_short_whatever_it_is_outside(self):
