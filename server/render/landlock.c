@@ -88,11 +88,14 @@ static void limit_add(struct rules *r, int resource, uint64_t n)
         r->limits[r->n_limits++] = (struct rules_limit){(uint32_t)resource, n, n};
 }
 
-/* No core files: the host's handler would keep memory of a session after its end. Processes are
- * counted by the pid namespace where it has a maximum of its own (wall.md, 1). */
+/* No core: a file would be cut to nothing by 0 too, but a program in core_pattern, which the kernel
+ * starts outside as root, is passed over for 1 alone (core(5); fs/coredump.c). */
+#define CORE_NONE 1
+
+/* Processes are counted by the pid namespace where it has a maximum of its own (wall.md, 1). */
 static void limits_set(const struct policy *p, const struct machine *m, struct rules *r)
 {
-    limit_add(r, RLIMIT_CORE, 0);
+    limit_add(r, RLIMIT_CORE, CORE_NONE);
     if (p->limits.open_files)
         limit_add(r, RLIMIT_NOFILE, p->limits.open_files);
     if (p->limits.processes && !m->pid_max_per_namespace)
@@ -194,7 +197,7 @@ int landlock_render_egress(const struct machine *m, int abi, struct rules *ret)
     int rc = 0;
     (void)m;
     head_set(&r, abi);
-    limit_add(&r, RLIMIT_CORE, 0);
+    limit_add(&r, RLIMIT_CORE, CORE_NONE);
     limit_add(&r, RLIMIT_FSIZE, 0);
     limit_add(&r, RLIMIT_NOFILE, EGRESS_FILES);
     for (size_t i = 0; i < ARRAY_LEN(RESOLVER) && abi > 0 && rc >= 0; i++)

@@ -1,6 +1,7 @@
 """What a session sees and gets: environment, /dev, /etc, home under its other names, and that the proof
 itself leaves no trace."""
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -107,6 +108,43 @@ class Devices(Wall):
                            "print(s); print(os.statvfs(os.path.dirname(sys.argv[1])).f_flag & os.ST_NOSUID)", program)
         self.assertEqual(done.stdout.split()[-1], b"2", done.stderr)
         self.assertIn(b"uid=%d(" % os.geteuid(), done.stdout)
+
+
+class Crash(Wall):
+    def test_a_crash_leaves_no_core_and_starts_no_handler_of_the_host(self):
+        """core(5): 1 is the value for which the kernel starts no program of core_pattern."""
+        done = self.walled("import os,resource\nprint(resource.getrlimit(resource.RLIMIT_CORE))\n"
+                           "try: resource.setrlimit(resource.RLIMIT_CORE,(2,2)); print('REACHED')\n"
+                           "except ValueError: pass\n"
+                           "if os.fork()==0: os.abort()\nprint(os.WCOREDUMP(os.wait()[1]))")
+        inherited = resource.getrlimit(resource.RLIMIT_CORE)[1]
+        want = "(0, 0)" if inherited == 0 else "(1, 1)"
+        self.assertEqual(done.stdout.decode(), want + "\nFalse\n", done.stderr)
+        self.assertEqual(os.listdir(self.w), [])
+
+
+class Supervisors(Wall):
+    # case 88
+    def test_neither_pid_1_nor_the_supervisor_can_be_looked_into(self):
+        script = ("import ctypes,os\nlibc=ctypes.CDLL(None,use_errno=True)\nown=os.getpid()\n"
+                  "def trial(pid):\n"
+                  "    bad=[]\n"
+                  "    for f in ('environ','mem','maps','syscall'):\n"
+                  "        try: open('/proc/%d/%s'%(pid,f),'rb').read(1); bad.append(f)\n"
+                  "        except OSError: pass\n"
+                  "    for f in ('exe','root','cwd','fd/0','fd/3'):\n"
+                  "        try: os.readlink('/proc/%d/%s'%(pid,f)); bad.append(f)\n"
+                  "        except OSError: pass\n"
+                  "    p=libc.syscall(434,pid,0)\n"
+                  "    if p<0 or libc.syscall(438,p,0,0)>=0: bad.append('pidfd')\n"
+                  "    if libc.ptrace(0x4206,pid,0,0)==0: bad.append('ptrace')\n"
+                  "    return bad\n"
+                  "child=os.fork()\n"
+                  "if child==0: os.read(os.pipe()[0],1)\n"
+                  "print('control', 'pidfd' in trial(child), 'environ' in trial(child))\nos.kill(child,9)\n"
+                  "print(trial(1), trial(os.getppid()), os.getppid()!=1)")
+        done = self.walled(script)
+        self.assertEqual(done.stdout.decode().splitlines(), ["control True True", "[] [] True"], done.stderr)
 
 
 class Homes(Wall):
