@@ -4,7 +4,7 @@ import socket
 import subprocess
 
 import wall_lab
-from wall_lab import DRIVER, MARK, PYTHON, Wall, private_folders
+from wall_lab import DRIVER, MARK, PYTHON, Wall
 
 PAIRS = int(os.environ.get("WALL_PAIRS", "40"))
 
@@ -12,18 +12,18 @@ PAIRS = int(os.environ.get("WALL_PAIRS", "40"))
 class Pairs(Wall):
     def test_forty_pairs_in_one_folder_at_once(self):
         """All are up at the same time, each pair exchanges a file, and nothing else is made."""
-        line = ('echo $1 >"up.$1"; while [ "$(ls up.* | wc -l)" -lt "$2" ]; do sleep 0.1; done; '
+        mark = "pairs-%d" % os.getpid()
+        line = ('echo >"$TMPDIR/$4"; echo $1 >"up.$1"; while [ "$(ls up.* | wc -l)" -lt "$2" ]; do sleep 0.1; done; '
                 'read a <"up.$3"; echo "got $a"')
-        before = private_folders()
         n = 2 * PAIRS
         running = [subprocess.Popen([DRIVER, "--rw", self.w, "--", "/bin/sh", "-c", line, "sh", str(i), str(n),
-                                     str(i ^ 1)], env=self.env, cwd="/", stdin=subprocess.DEVNULL,
+                                     str(i ^ 1), mark], env=self.env, cwd="/", stdin=subprocess.DEVNULL,
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for i in range(n)]
         for i, p in enumerate(running):
             out, err = p.communicate(timeout=300)
             self.assertEqual((p.returncode, out), (0, "got %d\n" % (i ^ 1)), err)
         self.assertEqual(sorted(os.listdir(self.w)), sorted("up.%d" % i for i in range(n)))
-        self.assertEqual(private_folders() - before, set())
+        self.assertEqual(wall_lab.left_folders(mark), set())
 
 
 FIRST = r"""

@@ -91,22 +91,21 @@ class Traces(Wall):
 
     # case 43
     def test_many_starts_leave_no_folder(self):
-        before = private_folders(), set(os.listdir("/dev/shm"))
-        done = self.drive("--rw", self.w, "--times", "500" if os.environ.get("CORDON_LONG") else "60", "--", "/usr/bin/true",
-                          timeout=600)
+        mark, before = "mark-%d" % os.getpid(), set(os.listdir("/dev/shm"))
+        done = self.drive("--rw", self.w, "--times", "500" if os.environ.get("CORDON_LONG") else "60", "--", "/bin/sh",
+                          "-c", 'echo >"$TMPDIR/$1" && test -w /dev/shm', "sh", mark, timeout=600)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(private_folders() - before[0], set())
-        self.assertEqual({n for n in set(os.listdir("/dev/shm")) - before[1] if "cordon" in n}, set())
+        self.assertEqual(wall_lab.left_folders(mark), set())
+        self.assertEqual({n for n in set(os.listdir("/dev/shm")) - before if "cordon" in n}, set())
 
     # case 43
     def test_a_writer_that_stays_behind_does_not_stop_the_clean_up(self):
-        before = private_folders()
         done = self.walled("import os,subprocess,time\n"
-                           "subprocess.Popen(['sh','-c','while :; do date >>$TMPDIR/x; date >>$HOME/y; done'],"
+                           "subprocess.Popen(['sh','-c','while :; do date >>$TMPDIR/writes; date >>$HOME/y; done'],"
                            "start_new_session=True)\n"
-                           "while not os.path.exists(os.environ['TMPDIR']+'/x'): time.sleep(0.01)\nprint('writes')")
+                           "while not os.path.exists(os.environ['TMPDIR']+'/writes'): time.sleep(0.01)\nprint('writes')")
         self.assertEqual(done.stdout, b"writes\n", done.stderr)
-        self.assertEqual(private_folders() - before, set())
+        self.assertEqual(wall_lab.left_folders("writes"), set())
 
     # case 43
     def test_killed_launchers_are_swept_and_living_ones_are_not(self):

@@ -83,6 +83,18 @@ def private_folders():
             len(n) == len("cordon-") + 22 and not is_held("/tmp/" + n)}
 
 
+def left_folders(mark):
+    """As private_folders, but for whole ones without a file MARK in their tmp: those are of a daemon that
+    somebody else killed this moment."""
+    def is_foreign(name):
+        try:
+            has = set(os.listdir("/tmp/" + name))
+            return {"home", "tmp", "cache", "view"} <= has and mark not in os.listdir(f"/tmp/{name}/tmp")
+        except OSError:
+            return not os.path.exists("/tmp/" + name)
+    return {n for n in private_folders() if not is_foreign(n)}
+
+
 def wait_for(what, seconds=20):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
