@@ -31,6 +31,8 @@ struct stage {
     pid_t parent;     /* the daemon, as the outer process saw it */
     mode_t umask;     /* as inherited; bubblewrap and the runner get it back */
     int args, filter; /* what bubblewrap reads */
+    int groups[3];    /* cgroup.procs of the control groups to enter */
+    size_t n_groups;
     struct order_head head;
     struct join *joins;
 };
@@ -105,7 +107,7 @@ static void __attribute__((noreturn)) outer_wait(pid_t inner, const sigset_t *ma
 static int order_read(struct stage *s, struct frame_reader *reader, struct frame *ret)
 {
     uint8_t head[FRAME_HEAD];
-    int fds[FDS_PER_MESSAGE], got[2] = {-1, -1};
+    int fds[FDS_PER_MESSAGE], got[2 + ARRAY_LEN(s->groups)];
     size_t have = 0, n_got = 0;
     while (have < sizeof head) {
         size_t n_fds = 0;
@@ -119,10 +121,12 @@ static int order_read(struct stage *s, struct frame_reader *reader, struct frame
         have += (size_t)n;
     }
     size_t len = head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24;
-    if (len < 1 || len > FRAME_MAX || n_got != ARRAY_LEN(got) || head[4] != M_STAGE_ORDER)
+    if (len < 1 || len > FRAME_MAX || n_got < 2 || head[4] != M_STAGE_ORDER)
         return -EBADMSG;
     s->args = got[0];
     s->filter = got[1];
+    s->n_groups = n_got - 2;
+    memcpy(s->groups, got + 2, s->n_groups * sizeof s->groups[0]);
     char *payload = malloc(len);
     if (!payload)
         return -ENOMEM;
@@ -194,6 +198,17 @@ static void doors_out(struct stage *s)
         stage_fail(s->control, CHILD_DOORS, r, "doors not taken");
     for (size_t i = 0; i < n; i++)
         close(fds[i]);
+}
+
+/* All that comes after is a child of this process, and so in the groups too. Where one lets nobody
+ * in, the daemon sees that it is empty, and the proof says that the limit is not held. */
+static void groups_enter(struct stage *s)
+{
+    for (size_t i = 0; i < s->n_groups; i++) {
+        ssize_t n = write(s->groups[i], "0", 1);
+        (void)n;
+        close(s->groups[i]);
+    }
 }
 
 /* The only limit of processes that also holds for root. Before Linux 6.14 there is one
@@ -294,6 +309,7 @@ static void __attribute__((noreturn)) inner_main(struct stage *s, int outer)
     stop_point("stage-order");
     doors_out(s);
     stop_point("stage-doors");
+    groups_enter(s);
     processes_limit(s);
     view_assemble(s);
     stop_point("stage-view");

@@ -19,12 +19,12 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* After the first wrap the kernel gives out no number below 300 (kernel/pid.c, RESERVED_PIDS), so N
  * processes need N + 300, and a few are the wall's own. */
 #define PIDS_RESERVED 300
-#define PIDS_OWN      16
 #define PIDS_MAX      4194304
 
 static uint32_t pid_max_of(const struct policy *p)
@@ -32,8 +32,9 @@ static uint32_t pid_max_of(const struct policy *p)
     uint64_t n = p->limits.processes;
     if (n == 0 || stop_without("limits"))
         return 0;
-    return n > PIDS_MAX - PIDS_RESERVED - PIDS_OWN ? PIDS_MAX
-                                                   : (uint32_t)n + PIDS_RESERVED + PIDS_OWN;
+    return n > PIDS_MAX - PIDS_RESERVED - WALL_PROCESSES_OWN
+               ? PIDS_MAX
+               : (uint32_t)n + PIDS_RESERVED + WALL_PROCESSES_OWN;
 }
 
 /* ---- What the stage is told ------------------------------------------------------------------ */
@@ -141,13 +142,37 @@ static int bwrap_files(struct wall *w, const struct wall_request *rq, const char
     return 0;
 }
 
-static int lockdown_put(struct pack *p, const struct wall_request *rq)
+/* The stage enters before it execs, so that all that comes after is in it. */
+static int group_files(struct wall *w, const struct wall_request *rq)
+{
+    int fds[CGROUPS_MAX];
+    int r = cgroup_new(&rq->policy->limits, &w->group);
+    if (r >= 0)
+        r = cgroup_open(w->group, fds);
+    for (int i = 0; i < r; i++)
+        w->out_fds[w->n_out_fds++] = fds[i];
+    return r < 0 ? r : 0;
+}
+
+/* Address space is no measure of memory: only where nothing better holds it. */
+static void drop_address_space(struct rules *rules)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < rules->n_limits; i++)
+        if (rules->limits[i].resource != RLIMIT_AS)
+            rules->limits[n++] = rules->limits[i];
+    rules->n_limits = n;
+}
+
+static int lockdown_put(struct pack *p, const struct wall *w, const struct wall_request *rq)
 {
     struct rules rules = {0};
     int abi = rq->machine->landlock_abi;
     int r = landlock_render(rq->policy, rq->machine, abi, &rules);
     if (stop_without("landlock"))
         rules.landlock = 0;
+    if (cgroup_holds(w->group) & WALL_MEMORY)
+        drop_address_space(&rules);
     if (stop_without("limits"))
         rules.n_limits = 0;
     if (r >= 0)
@@ -201,12 +226,14 @@ static int prepare(struct wall *w, const struct wall_request *rq, struct err *er
     if (r >= 0)
         r = bwrap_files(w, rq, root);
     if (r >= 0)
+        r = group_files(w, rq);
+    if (r >= 0)
         r = view_without(&view, rq);
     if (r >= 0)
         r = order_put(&order, rq, &view, mount);
     r = frame_add(&w->out, M_STAGE_ORDER, &order, r);
     if (r >= 0)
-        r = lockdown_put(&lockdown, rq);
+        r = lockdown_put(&lockdown, w, rq);
     r = frame_add(&w->out, M_LOCKDOWN, &lockdown, r);
     view_done(&view);
     return r < 0 ? err_set(err, r, "session_refused", NULL,

@@ -86,11 +86,12 @@ static bool is_limited(const struct proof *p, const char *text)
     if (p->limits.open_files != 0 && (files == 0 || files > p->limits.open_files))
         return false;
     unsigned long long memory = number_of(text, "as", 10, 0); /* "none" is 0 too */
-    if (p->limits.memory_bytes != 0 && (memory == 0 || memory > p->limits.memory_bytes))
+    if (p->limits.memory_bytes != 0 && !(p->held & WALL_MEMORY) &&
+        (memory == 0 || memory > p->limits.memory_bytes))
         return false;
-    if (p->limits.cpu_percent != 0)
+    if (p->limits.cpu_percent != 0 && !(p->held & WALL_CPU))
         return false;
-    return p->limits.processes == 0 || p->has_pid_limit ||
+    return p->limits.processes == 0 || p->has_pid_limit || p->held & WALL_PROCESSES ||
            (!p->is_root && nproc != 0 && nproc <= p->limits.processes);
 }
 
@@ -165,12 +166,17 @@ static void limits_text(const struct proof *p, struct str *out)
 {
     const struct policy_limits *l = &p->limits;
     limit_text(out, "processes", l->processes,
-               p->has_pid_limit ? "a session: the maximum of its pid namespace"
-               : p->is_root     ? "NOT HELD: root, and this kernel has no maximum a pid namespace"
-                                : "RLIMIT_NPROC, counted over all that this user runs");
+               p->held & WALL_PROCESSES ? "a session: its control group"
+               : p->has_pid_limit       ? "a session: the maximum of its pid namespace"
+               : p->is_root ? "NOT HELD: root, and this kernel has no maximum a pid namespace"
+                            : "RLIMIT_NPROC, counted over all that this user runs");
     limit_text(out, "open files", l->open_files, "a process: RLIMIT_NOFILE");
-    limit_text(out, "memory", l->memory_bytes, "bytes of address space a process: RLIMIT_AS");
-    limit_text(out, "cpu", l->cpu_percent, "NOT HELD in this version");
+    limit_text(out, "memory", l->memory_bytes,
+               p->held & WALL_MEMORY ? "bytes a session: its control group"
+                                     : "bytes of address space a process: RLIMIT_AS");
+    limit_text(out, "cpu", l->cpu_percent,
+               p->held & WALL_CPU ? "percent of one CPU a session: its control group"
+                                  : "NOT HELD: no control group here");
 }
 
 /* "N tried, K controls; first: …" or the probe that did not fit. */

@@ -67,6 +67,7 @@ struct proof {
     int landlock_abi;        /* what the runner entered; set it before proof_judge */
     int landlock_abi_wanted; /* of the machine */
     struct policy_limits limits;
+    unsigned held;      /* wall_group_holds of the wall; set it before proof_judge */
     bool has_pid_limit; /* the stage set kernel.pid_max, or the wall would not be up */
     bool is_root;       /* RLIMIT_NPROC does not hold for root */
 };

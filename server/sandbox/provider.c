@@ -343,6 +343,7 @@ static void wall_free(struct closing *c)
     wall_closed_fn *closed = w->closed;
     void *arg = w->closed_arg;
     child_done(&w->child);
+    cgroup_free(w->group);
     fd_close(w->control);
     fd_close(w->said_fd);
     for (size_t i = 0; i < w->n_doors; i++)
@@ -512,6 +513,21 @@ const int *wall_doors(const struct wall *w, size_t *ret_n)
 int wall_landlock_abi(const struct wall *w)
 {
     return w->landlock_abi;
+}
+
+unsigned wall_group_holds(const struct wall *w)
+{
+    return cgroup_keeps(w->group);
+}
+
+int wall_sweep(void)
+{
+    return cgroup_sweep();
+}
+
+void wall_count_hits(const struct wall *w, struct wall_hits *ret)
+{
+    cgroup_count(w->group, ret);
 }
 
 pid_t wall_pid(const struct wall *w)

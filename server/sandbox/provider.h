@@ -37,6 +37,16 @@ int wall_take_control(struct wall *w); /* the control socket; caller owns */
  */
 const int *wall_doors(const struct wall *w, size_t *ret_n);
 int wall_landlock_abi(const struct wall *w);
+/* Limits that hold for all in the wall together, by its control group (sandbox/cgroup). */
+enum wall_limit { WALL_MEMORY = 1, WALL_PROCESSES = 2, WALL_CPU = 4 };
+#define WALL_PROCESSES_OWN 16 /* of the wall itself, beside those that are asked for */
+unsigned wall_group_holds(const struct wall *w); /* bits of enum wall_limit */
+/* How often each was hit until now; 0 where nothing counts it. */
+struct wall_hits {
+    uint64_t memory, processes, cpu;
+};
+int wall_sweep(void); /* control groups that dead daemons left: their number */
+void wall_count_hits(const struct wall *w, struct wall_hits *ret);
 pid_t wall_pid(const struct wall *w); /* the outer process */
 const char *wall_bwrap_version(void); /* "0.8.0", "" when none */
 /* Ends it at once. When CLOSED (may be NULL) is called, no process of it lives any more, also none

@@ -4,6 +4,7 @@
 #include "base/child.h"
 #include "base/fd.h"
 #include "base/loop.h"
+#include "sandbox/cgroup.h"
 #include "sandbox/provider.h"
 #include "wire/frame.h"
 #include <stdbool.h>
@@ -24,8 +25,8 @@ struct wall {
     uint64_t deadline_ms;
     int control, said_fd;
     struct frame_reader reader;
-    struct str out; /* what is not yet written to the control socket */
-    int out_fds[2]; /* travel with OUT's first byte */
+    struct str out;               /* what is not yet written to the control socket */
+    int out_fds[2 + CGROUPS_MAX]; /* travel with OUT's first byte */
     size_t n_out_fds;
     int in_fds[FDS_PER_MESSAGE]; /* received, not yet matched to a frame */
     size_t n_in_fds;
@@ -33,6 +34,7 @@ struct wall {
     uint16_t door_port;
     int doors[WALL_DOORS_MAX];
     size_t n_doors;
+    struct cgroup *group; /* or NULL */
     int landlock_abi, status;
     char said[WALL_SAID_MAX];
     size_t n_said, n_logged;

@@ -235,6 +235,8 @@ static void enter(struct command *c)
     s->n_running++;
     c->generation = s->now;
     c->generation->n_users++;
+    if (c->generation->wall)
+        wall_count_hits(c->generation->wall, &c->hits);
 }
 
 static void list(struct command *c)

@@ -178,6 +178,20 @@ static int take_failed(struct command *c, struct unpack *u)
     return 0;
 }
 
+/* What stood in its way while it ran: the limits are of all that runs in the wall. */
+static const char *group_limit_hit(const struct command *c)
+{
+    struct wall_hits now;
+    if (!c->generation || !c->generation->wall)
+        return NULL;
+    wall_count_hits(c->generation->wall, &now);
+    if (now.memory > c->hits.memory)
+        return "memory";
+    if (now.processes > c->hits.processes)
+        return "processes";
+    return now.cpu > c->hits.cpu ? "cpu" : NULL;
+}
+
 static const char *limit_hit(const struct command *c)
 {
     if (c->is_timed_out)
@@ -188,7 +202,7 @@ static const char *limit_hit(const struct command *c)
         return "cpu";
     if (c->result.is_signaled && c->result.code == SIGXFSZ)
         return "files";
-    return NULL;
+    return group_limit_hit(c);
 }
 
 static int take_exit(struct command *c, struct unpack *u)

@@ -59,7 +59,8 @@ struct command {
     unsigned umask;
     struct actor actor;
 
-    json_t *enforcement; /* of the wall it was started behind */
+    struct wall_hits hits; /* of the wall's limits, when it was started */
+    json_t *enforcement;   /* of the wall it was started behind */
     struct spool *spool;
     struct output *output;
     struct command_input input;

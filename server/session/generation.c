@@ -59,6 +59,7 @@ static void judge(struct generation *g)
 {
     struct sessions *ss = g->s->ss;
     g->proof.landlock_abi = wall_landlock_abi(g->wall);
+    g->proof.held = wall_group_holds(g->wall);
     bool ok = proof_judge(&g->proof);
     json_t *receipt = proof_to_json(&g->proof);
     json_decref(g->s->receipt);

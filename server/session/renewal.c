@@ -141,6 +141,8 @@ int session_restart(struct session *s, bool stop_running, const struct actor *ac
 
 int renewal_begin_if_due(struct session *s, struct err *err)
 {
+    if (s->state == SESSION_RESTARTING) /* who comes later waits as long as who came first */
+        s->renewal.until_ms = clock_now_ms() + REPLACED_MS;
     if (s->state != SESSION_READY || s->provider == PROVIDER_DIRECT ||
         !nested_is_replaced(&s->now->policy))
         return 0;
@@ -191,7 +193,10 @@ static void take_over(struct session *s)
 static void not_made(struct session *s)
 {
     struct generation *g = TAKE(s->making);
-    g->next = s->old; /* dropped with the next step */
+    if (g->state == GEN_PROVED)
+        (void)err_set(&g->failure, -ESTALE, "session_refused", NULL,
+                      "a folder inside another was replaced meanwhile");
+    g->next = s->old; /* dropped with the next step: nothing runs in it */
     s->old = g;
     if (nested_is_replaced(&g->policy) && clock_now_ms() < s->renewal.until_ms) {
         deadline_set(&s->renewal.clock, LOOK_MS); /* replaced once more while it was made */
@@ -205,9 +210,10 @@ void renewal_step(struct session *s)
 {
     if (!s->making)
         return;
-    if (s->making->state == GEN_PROVED)
+    bool is_late = nested_is_replaced(&s->making->policy); /* replaced since it was begun */
+    if (s->making->state == GEN_PROVED && !is_late)
         take_over(s);
-    else if (s->making->state == GEN_FAILED) {
+    else if (s->making->state == GEN_PROVED || s->making->state == GEN_FAILED) {
         not_made(s);
         session_step(s);
     }

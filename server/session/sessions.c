@@ -139,6 +139,7 @@ void sessions_sweep(struct sessions *ss)
 {
     sweep_checks();
     sweep_canaries(ss->deps.machine);
+    (void)wall_sweep();
     int n = private_sweep();
     if (n != 0)
         log_info("private.swept", "folders=%d", n);

@@ -9,7 +9,7 @@
 #define SMALL ((uint32_t)16 << 10) /* a few numbers and short strings, a path among them */
 #define LARGE ((uint32_t)FRAME_MAX)
 
-static const struct msg_rule rules[] = {{M_STAGE_ORDER, 2, 2, LARGE, "stage_order"},
+static const struct msg_rule rules[] = {{M_STAGE_ORDER, 2, 5, LARGE, "stage_order"},
                                         {M_LOCKDOWN, 0, 0, LARGE, "lockdown"},
                                         {M_PROBE, 0, 0, SMALL, "probe"},
                                         {M_START, 4, 4, LARGE, "start"},
@@ -64,7 +64,7 @@ int msg_fds(const struct frame *f, size_t queued)
         n = payload_byte(f, 4) == TOOL_WRITE;
     else if (f->kind == M_TOOLED) /* u32 id, u32 errno, u8 layer, u8 fds */
         n = payload_byte(f, 9);
-    else if (f->kind == M_EG_START)
+    else if (f->kind == M_EG_START || f->kind == M_STAGE_ORDER)
         n = queued;
     if (n > queued || n < rule->fds_min || n > rule->fds_max)
         return -EBADMSG;

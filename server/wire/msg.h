@@ -24,7 +24,8 @@ enum child_fd {
 enum msg_kind {
     M_NONE = 0,
     /* control, down */
-    M_STAGE_ORDER = 1, /* wire/order.h. 2 fds: bubblewrap's arguments, seccomp filter */
+    M_STAGE_ORDER = 1, /* wire/order.h. 2 fds: bubblewrap's arguments, seccomp filter; up
+                        * to 3 more: cgroup.procs of the groups to enter */
     M_LOCKDOWN = 2,    /* wire/rules.h. Once, before anything else reaches the runner */
     M_PROBE = 3,       /* u32 id, u8 kind (enum probe_kind), str path, u32 port, str text */
     M_START = 4,       /* u32 id, u32 flags (START_*), strv argv, strv env, str cwd, u64 umask.
