@@ -12,15 +12,12 @@ static int wait_writable(int sock)
     return poll(&p, 1, -1) < 0 && errno != EINTR ? -errno : 0;
 }
 
-int runner_answer(int sock, uint8_t kind, const struct pack *p, int fd)
+static int send_all(int sock, const struct str *out, int fd)
 {
-    if (p->r < 0)
-        return p->r;
-    CLEANUP(str_done) struct str out = {0};
-    int r = frame_put(&out, kind, p->out.data, p->out.len);
     size_t n_fds = fd >= 0 ? 1 : 0;
-    for (size_t at = 0; r == 0 && at < out.len;) {
-        ssize_t sent = fd_send(sock, out.data + at, out.len - at, &fd, n_fds);
+    int r = 0;
+    for (size_t at = 0; r == 0 && at < out->len;) {
+        ssize_t sent = fd_send(sock, out->data + at, out->len - at, &fd, n_fds);
         if (sent == -EAGAIN) {
             r = wait_writable(sock);
         } else if (sent < 0) {
@@ -30,5 +27,21 @@ int runner_answer(int sock, uint8_t kind, const struct pack *p, int fd)
             n_fds = 0;
         }
     }
+    return r;
+}
+
+int runner_answer(int sock, uint8_t kind, const struct pack *p, int fd)
+{
+    if (p->r < 0)
+        return p->r;
+    CLEANUP(str_done) struct str out = {0};
+    int r = frame_put(&out, kind, p->out.data, p->out.len);
+    return r < 0 ? r : send_all(sock, &out, fd);
+}
+
+int runner_flush(int sock, struct str *frames)
+{
+    int r = send_all(sock, frames, -1);
+    str_clear(frames);
     return r;
 }

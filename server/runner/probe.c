@@ -3,7 +3,7 @@
 #include "runner/probe.h"
 #include "base/fd.h"
 #include "base/mem.h"
-#include "runner/answer.h"
+#include "wire/frame.h"
 #include "wire/msg.h"
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -483,7 +483,7 @@ static int (*const probes[])(struct probe *p) = {[PROBE_WRITE_DIR] = probe_write
                                                  [PROBE_READ_ONLY] = probe_read_only,
                                                  [PROBE_WRITE_FILE] = probe_write_file};
 
-void probe_call(struct unpack *u, int control)
+void probe_call(struct unpack *u, struct str *out)
 {
     struct probe p = {.id = unpack_u32(u), .answer = {.max = 2 * TEXT_MAX}};
     p.kind = unpack_u8(u);
@@ -493,12 +493,13 @@ void probe_call(struct unpack *u, int control)
     int r = unpack_end(u);
     if (r == 0)
         r = p.kind < ARRAY_LEN(probes) && probes[p.kind] ? probes[p.kind](&p) : -ENOSYS;
-    struct pack out = {0};
-    pack_u32(&out, p.id);
-    pack_u32(&out, r < 0 ? (uint32_t)-r : 0);
-    pack_str(&out, str_c(&p.answer));
-    (void)runner_answer(control, M_PROBED, &out, -1); /* the loop sees that the socket is gone */
-    pack_done(&out);
+    struct pack answer = {0};
+    pack_u32(&answer, p.id);
+    pack_u32(&answer, r < 0 ? (uint32_t)-r : 0);
+    pack_str(&answer, str_c(&p.answer));
+    if (answer.r >= 0) /* one that is missing counts as failed */
+        (void)frame_put(out, M_PROBED, answer.out.data, answer.out.len);
+    pack_done(&answer);
     str_done(&p.answer);
     free(p.path);
     free(p.text);

@@ -5,9 +5,9 @@
 #include "wire/pack.h"
 #include <stdbool.h>
 
-/* U stands at the start of an M_PROBE payload. Answers one M_PROBED on CONTROL. Runs in the runner
- * itself, as what is proved is that process; waits at most 2 s for the network. */
-void probe_call(struct unpack *u, int control);
+/* U stands at the start of an M_PROBE payload. Adds the frame of one M_PROBED to OUT. Runs in the
+ * runner itself, as what is proved is that process; waits at most 2 s for the network. */
+void probe_call(struct unpack *u, struct str *out);
 
 /* By runner.c: does the runner itself hold this descriptor, on purpose? */
 bool runner_owns_fd(int fd);

@@ -25,12 +25,15 @@
 #define SUPERVISORS_MAX 1024
 #define FDS_QUEUED_MAX  64
 
+#define ANSWERS_MAX 16384
+
 struct runner {
     int control, signals;
     bool is_locked;
     int code; /* of the exit; CHILD_OK goes on */
     bool ended;
     struct frame_reader in;
+    struct str answers;      /* to the probes of one read, sent together */
     int fds[FDS_QUEUED_MAX]; /* received, not yet taken by a frame */
     size_t n_fds;
     struct workers workers;
@@ -150,7 +153,9 @@ static void frame_do(struct runner *r, const struct frame *f, int *fds, size_t n
             do_lockdown(r, f);
         break;
     case M_PROBE:
-        probe_call(&u, r->control);
+        probe_call(&u, &r->answers);
+        if (r->answers.len > ANSWERS_MAX)
+            (void)runner_flush(r->control, &r->answers);
         break;
     case M_START:
         do_start(r, f, fds);
@@ -169,7 +174,7 @@ static void frame_do(struct runner *r, const struct frame *f, int *fds, size_t n
 static void frames_do(struct runner *r)
 {
     struct frame f;
-    int got;
+    int got = 0;
     while (!r->ended && (got = frame_next(&r->in, &f)) > 0) {
         int n = msg_fds(&f, r->n_fds);
         if (n < 0) {
@@ -184,6 +189,8 @@ static void frames_do(struct runner *r)
         for (int i = 0; i < n; i++)
             fd_close(fds[i]);
     }
+    if (r->answers.len > 0) /* the loop sees that the socket is gone */
+        (void)runner_flush(r->control, &r->answers);
     if (!r->ended && got < 0)
         end(r, CHILD_PROTOCOL);
 }

@@ -19,8 +19,13 @@ static int add(struct places *p, const char *path, const char *name)
         p->cap = cap;
     }
     struct place *it = &p->items[p->n];
-    it->path = strdup(path);
-    it->name = strdup(name);
+    struct stat st;
+    *it = (struct place){.path = strdup(path), .name = strdup(name)};
+    if (stat(path, &st) == 0) {
+        it->is_there = true;
+        it->dev = st.st_dev;
+        it->ino = st.st_ino;
+    }
     if (!it->path || !it->name) {
         free(it->path);
         free(it->name);
@@ -38,8 +43,8 @@ static int add_with_target(struct places *p, const char *name)
     if (!name || name[0] != '/')
         return 0;
     int r = add(p, name, name);
-    if (r >= 0 && path_resolve(name, &real) >= 0 && strcmp(real, name) != 0 &&
-        strcmp(real, "/") != 0)
+    if (r >= 0 && p->items[p->n - 1].is_there && path_resolve(name, &real) >= 0 &&
+        strcmp(real, name) != 0 && strcmp(real, "/") != 0)
         r = add(p, real, name);
     return r;
 }
@@ -80,19 +85,16 @@ int places_look(const struct machine *m, struct places *ret)
     return 0;
 }
 
-static bool is_same_folder(const char *a, const char *b)
-{
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 const struct place *places_match(const struct places *p, const char *path)
 {
+    struct stat st;
+    bool is_there = stat(path, &st) == 0;
     for (size_t i = 0; i < p->n; i++) {
-        const char *place = p->items[i].path;
-        if (path_is_under(path, place) || path_is_under(place, path) ||
-            is_same_folder(path, place)) /* the same by another mount */
-            return &p->items[i];
+        const struct place *place = &p->items[i];
+        bool is_same = is_there && place->is_there && st.st_dev == place->dev &&
+                       st.st_ino == place->ino; /* perhaps by another mount */
+        if (path_is_under(path, place->path) || path_is_under(place->path, path) || is_same)
+            return place;
     }
     return NULL;
 }

@@ -3,10 +3,14 @@
  * Private to this room. */
 #pragma once
 #include "policy/policy.h"
+#include <sys/types.h>
 
 struct place {
     char *path; /* canonical */
     char *name; /* what leads there, for a person; may be the same */
+    bool is_there;
+    dev_t dev;
+    ino_t ino;
 };
 struct places {
     struct place *items;

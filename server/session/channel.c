@@ -62,6 +62,7 @@ void channel_done(struct channel *c)
         out_free(o);
     }
     frame_reader_done(&c->in);
+    str_done(&c->corked);
 }
 
 int channel_take_fd(struct channel *c, int *ret_fd)
@@ -280,31 +281,46 @@ static int queue_out(struct channel *c, struct str *take_bytes, const int *fds, 
     return 0;
 }
 
+static int send_bytes(struct channel *c, struct str *bytes, const int *fds, size_t n_fds)
+{
+    int borrowed[FDS_PER_MESSAGE];
+    if (c->queued + bytes->len > CHANNEL_QUEUE_MAX)
+        return -ENOBUFS;
+    if (n_fds > 0)
+        memcpy(borrowed, fds, n_fds * sizeof fds[0]);
+    size_t left = n_fds;
+    int r = c->first ? 1 : send_one(c, bytes, borrowed, &left);
+    /* An end is seen and told by the next read, so that no caller is called back from within. */
+    if (r <= 0)
+        return r;
+    return queue_out(c, bytes, borrowed, left);
+}
+
+void channel_cork(struct channel *c)
+{
+    c->is_corked = true;
+}
+
+int channel_uncork(struct channel *c)
+{
+    CLEANUP(str_done) struct str bytes = c->corked;
+    c->corked = (struct str){0};
+    c->is_corked = false;
+    return bytes.len == 0 || c->is_ended || c->fd < 0 ? 0 : send_bytes(c, &bytes, NULL, 0);
+}
+
 int channel_send(struct channel *c, uint8_t kind, const struct pack *p, const int *fds,
                  size_t n_fds)
 {
     CLEANUP(str_done) struct str bytes = {0};
-    int borrowed[FDS_PER_MESSAGE];
     if (c->is_ended || c->fd < 0)
         return -EPIPE;
     if (p && p->r < 0)
         return p->r;
     if (n_fds > FDS_PER_MESSAGE)
         return -EINVAL;
+    if (c->is_corked && n_fds == 0)
+        return frame_put(&c->corked, kind, p ? p->out.data : NULL, p ? p->out.len : 0);
     int r = frame_put(&bytes, kind, p ? p->out.data : NULL, p ? p->out.len : 0);
-    if (r < 0)
-        return r;
-    if (c->queued + bytes.len > CHANNEL_QUEUE_MAX)
-        return -ENOBUFS;
-    if (n_fds > 0)
-        memcpy(borrowed, fds, n_fds * sizeof fds[0]);
-    size_t left = n_fds;
-    if (!c->first)
-        r = send_one(c, &bytes, borrowed, &left);
-    else
-        r = 1;
-    /* An end is seen and told by the next read, so that no caller is called back from within. */
-    if (r <= 0)
-        return r;
-    return queue_out(c, &bytes, borrowed, left);
+    return r < 0 ? r : send_bytes(c, &bytes, fds, n_fds);
 }

@@ -32,7 +32,8 @@ struct channel {
     size_t n_fds;
     struct channel_out *first, *last;
     size_t queued;
-    bool is_ended;
+    bool is_ended, is_corked;
+    struct str corked;
     int (*got)(struct channel *c, const struct frame *f);
     void (*ended)(struct channel *c, int r);
 };
@@ -44,6 +45,9 @@ int channel_open(struct channel *c, uv_loop_t *loop, struct closing *owner, int 
  * wait). -EPIPE once ended, -ENOBUFS when the child does not read. */
 int channel_send(struct channel *c, uint8_t kind, const struct pack *p, const int *fds,
                  size_t n_fds);
+/* Until uncorked, frames without descriptors are gathered and leave together. */
+void channel_cork(struct channel *c);
+int channel_uncork(struct channel *c);
 int channel_take_fd(struct channel *c, int *ret_fd); /* in order of arrival; -EBADMSG for none */
 void channel_stop(struct channel *c);                /* no callback any more */
 void channel_done(struct channel *c);

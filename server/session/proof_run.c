@@ -132,7 +132,10 @@ int proof_run_start(struct generation *g, struct err *err)
     r = g->canary_path ? proof_plan(&g->proof, &ctx) : -ENOMEM;
     if (r == 0) {
         g->has_proof = true;
+        runner_link_cork(g->runner);
         r = send_probes(g);
+        int sent = runner_link_uncork(g->runner);
+        r = r < 0 ? r : sent;
         stop_point("proof-sent");
     }
     if (r < 0)

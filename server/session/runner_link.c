@@ -219,6 +219,16 @@ int runner_link_probe(struct runner_link *l, const struct proof_probe *probe, ui
     return r < 0 ? r : send_call(l, id, M_PROBE, &p, -1);
 }
 
+void runner_link_cork(struct runner_link *l)
+{
+    channel_cork(&l->ch);
+}
+
+int runner_link_uncork(struct runner_link *l)
+{
+    return channel_uncork(&l->ch);
+}
+
 int runner_link_tool(struct runner_link *l, uint32_t id, const struct pack *p, int fd,
                      uint64_t deadline_ms, runner_answer_fn *done, void *arg)
 {

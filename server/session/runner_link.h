@@ -30,6 +30,9 @@ void runner_link_close(struct runner_link *l);
 
 int runner_link_probe(struct runner_link *l, const struct proof_probe *probe, uint64_t deadline_ms,
                       runner_answer_fn *done, void *arg);
+/* Probes sent in between leave together. */
+void runner_link_cork(struct runner_link *l);
+int runner_link_uncork(struct runner_link *l);
 /* P begins with the id (wire/tool.h); FD is borrowed, -1 = none. */
 uint32_t runner_link_new_id(struct runner_link *l);
 int runner_link_tool(struct runner_link *l, uint32_t id, const struct pack *p, int fd,
