@@ -96,6 +96,9 @@ bool request_send(struct http_request *hr)
         return false;
     }
     reply_lines(hr, r);
+    /* Who follows and stops reading for a while, as behind a pager, is not cut off. */
+    if (rq->reply.stream)
+        (void)MHD_set_connection_option(hr->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     is_done = MHD_queue_response(hr->mhd, (unsigned)rq->reply.status, r) == MHD_YES;
     MHD_destroy_response(r);
     return is_done;
