@@ -108,6 +108,27 @@ class Ends(ApiTest):
             self.assertNotIn((MARK + "-server").encode(), ps.stdout)
             self.assertIn(b"cordond", ps.stdout, "it looked")
 
+    # case 64
+    def test_each_session_has_its_own_egress_and_no_other(self):
+        """The door answers by the list of its own session; a site of another one, Cordon's own port and the
+        host's loopback are refused by name. The name that is listed is let through to the resolver."""
+        a = self.session(sites=[{"host": "one.invalid", "port": 443}])
+        b = self.session(sites=[{"host": "two.invalid", "port": 443}])
+        ask = ("python3 -c 'import os,socket,sys,urllib.parse as u\n"
+               "p=u.urlsplit(os.environ[\"https_proxy\"])\n"
+               "for n in sys.argv[1:]:\n"
+               "    s=socket.create_connection((p.hostname,p.port)); s.sendall(b\"CONNECT %s HTTP/1.1\\r\\nHost: %s\\r\\n\\r\\n\" % ((n.encode(),)*2))\n"
+               "    print(s.recv(99).split()[1].decode())' ")
+        def codes(s, *names):
+            done = self.run_in(s, ask + " ".join(names))
+            out = self.c.call("GET", self.at(done) + "/output?stream=stdout", headers={"Accept": "application/octet-stream"})
+            return out.decode().split()
+        own = "127.0.0.1:%d" % self.d.port
+        self.assertEqual(codes(b, "one.invalid:443", own, "localhost:%d" % self.d.port, "[::1]:22"), ["403"] * 4)
+        self.assertEqual(codes(a, "two.invalid:443", own), ["403"] * 2)
+        listed = codes(a, "one.invalid:443") + codes(b, "two.invalid:443")
+        self.assertEqual([c for c in listed if c in ("200", "403")], [], listed)
+
     def test_a_command_that_kills_all_it_can_reach_ends_itself_alone(self):
         s = self.session()
         other = self.start(s, "sleep 600 & wait")
