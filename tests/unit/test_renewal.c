@@ -143,6 +143,31 @@ static void commands_wait(void **state)
     end_session(s);
 }
 
+/* 16 wait, one more is told so; those that wait run when 64 others do not. */
+static void a_bounded_number_waits(void **state)
+{
+    struct told o;
+    struct err err = {0};
+    struct command *all[SESSION_QUEUED], *one_more = NULL;
+    (void)state;
+    need_wall();
+    struct session *s = ready_session(true);
+    begin_restart(s, false, &o);
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        all[i] = start_shell(s, "echo ran", false);
+    struct command_spec spec = {.shell = strdup("true"), .timeout_ms = -1, .max_output_bytes = -1};
+    assert_int_equal(command_create(s, &spec, &OWNER, &one_more, &err), -E2BIG);
+    assert_string_equal(err.code, "too_many");
+    command_spec_done(&spec);
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        json_t *doc = end_of(all[i]);
+        assert_string_equal(state_of(doc), "exited");
+        json_decref(doc);
+        command_unref(all[i]);
+    }
+    end_session(s);
+}
+
 /* The folder that was granted is another one now: no wall is made for that, and the one in force
  * stays. */
 static void fails_and_stays(void **state)
@@ -410,6 +435,7 @@ int main(void)
         cmocka_unit_test(keeps_the_private_folder),
         cmocka_unit_test(stops_what_runs),
         cmocka_unit_test(commands_wait),
+        cmocka_unit_test(a_bounded_number_waits),
         cmocka_unit_test(fails_and_stays),
         cmocka_unit_test(ends_meanwhile),
         cmocka_unit_test(old_one_dies),
