@@ -1,0 +1,25 @@
+/* Addresses that stand for names inside a session: one of 198.18.0.0/15 and one of a fixed ULA /64
+ * for each name that was asked for, for as long as the session lasts. A name never gets another
+ * address, an address never another name; when the table is full, further names get none. Pure.
+ *
+ * 198.18.0.0/24 is left out: the namespace's own address is 198.18.0.1. */
+#pragma once
+#include <netinet/in.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define NAMES_MAX      16384
+#define NAMES_V4_FIRST 0xc6120100u /* 198.18.1.0, host byte order */
+#define NAMES_V6_PREFIX                                                                            \
+    {                                                                                              \
+        0xfd, 0x63, 0x6f, 0x72, 0x64, 0x6f, 0x6e, 0x00 /* fd63:6f72:646f:6e00::/64 */              \
+    }
+
+struct names;
+/* SEED: any number nobody inside knows, so that names cannot be chosen to meet in one slot. */
+int names_new(uint64_t seed, struct names **ret);
+void names_free(struct names *n);
+/* The addresses of a canonical host; -ENOSPC when the table is full. */
+int names_address(struct names *n, const char *host, struct in_addr *ret4, struct in6_addr *ret6);
+/* The name SA stands for (its port is not looked at), or NULL. Lives as long as N. */
+const char *names_host(const struct names *n, const struct sockaddr *sa);
