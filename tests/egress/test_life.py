@@ -46,16 +46,15 @@ class Life(lab.Case):
             eg.close()
 
     def test_a_lock_down_that_fails_serves_nobody(self):
-        bad_filter = b"\xff" * 8
-        for the_rules in (rules(bpf=bad_filter), rules(limits=((999, 1, 1),)), b"\1\0"):
+        bad = [rules(limits=((999, 1, 1),)), b"\1\0"]
+        if not os.environ.get("CORDON_SANITIZE"):  # a sanitized build takes no filter
+            bad.append(rules(bpf=b"\xff" * 8))
+        for the_rules in bad:
             eg = Egress(start=False)
             eg.start([], 1024, 65536, 10000, the_rules)
             eg.reader.start()
             code = eg.child.wait(5)
             eg.reader.join(5)
-            if os.environ.get("CORDON_SANITIZE") and the_rules == rules(bpf=bad_filter):
-                eg.child.kill()
-                continue
             self.assertEqual(code, 1)
             if the_rules != b"\1\0":
                 self.assertTrue(eg.ready)
