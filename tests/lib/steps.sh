@@ -49,7 +49,7 @@ as_user() {
             if ! (cd "$home/home" && setpriv --reuid $uid --regid $uid --clear-groups --inh-caps=-all \
                 env -u XDG_RUNTIME_DIR HOME="$home/home" TMPDIR="$home/tmp" USER= LOGNAME= \
                 CORDON_BIN="$bin" CORDON_SOURCE="$source" CORDON_SANITIZE= \
-                CORDON_RECORD="$home/record" CORDON_ROUNDS="${CORDON_ROUNDS:-60}" \
+                CORDON_RECORD="$home/record" \
                 CORDON_STOP_BIN="${CORDON_STOP_BIN:-}" PYTHONDONTWRITEBYTECODE=1 \
                 timeout 600 /usr/bin/python3 "$script"); then
                 echo "-- FAILED: $label/$(basename "$script" .py)"
