@@ -1,6 +1,6 @@
-/* Named stop points and removable layers, in test builds only (CMake option CORDON_STOP_POINTS):
- * tests/wall kills the daemon at each point and takes one layer of the wall away at a time. In any
- * other build both are nothing at all.
+/* Named stop points and removable layers, in the programs of BUILD/bin/stop only
+ * (tests/CMakeLists.txt): tests/wall kills the daemon at each point and takes one layer of the wall
+ * away at a time. In any other build both are nothing at all.
  *
  * CORDON_TEST_STOP=name     the process that comes to that point calls itself "stopped" (comm) and
  *                           waits for ever

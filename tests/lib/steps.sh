@@ -1,5 +1,5 @@
 # Steps with a log, a time and one line in the summary each; sourced by tests/all and tests/long.
-# Expects: top, logs, failed, summary, started.
+# Expects: top, logs, jobs, failed, summary, started.
 
 step() { # NAME COMMAND…
     local name=$1 begin=$SECONDS r note
@@ -27,39 +27,55 @@ finish() {
 
 # as_user LABEL…: the Python tests of the labels, as an ordinary uid that has no passwd entry and a
 # home of its own. ctest itself would write into the build folder, so the programs are run directly;
-# where the clone cannot be read by others (it lies in root's home) they run from a copy.
+# where the clone cannot be read by others (it lies in root's home) they run from a copy. Two at
+# once, but for `wall`, whose programs look at what is left in /tmp.
 as_user() {
-    local uid=20001 home source=$top bin=$top/build/debug/bin label script r=0 n=0 bad=0
-    home=$(mktemp -d /tmp/tests-of-cordon-XXXXXX) || return 1
-    chmod 755 "$home"
-    mkdir "$home/home" "$home/tmp" "$home/record"
+    local uid=20001 source=$top bin=$top/build/debug/bin base label at_once last n bad
+    base=$(mktemp -d /tmp/tests-of-cordon-XXXXXX) || return 1
+    chmod 755 "$base"
+    mkdir "$base/results" "$base/record"
+    chown "$uid:$uid" "$base/record"
     if ! setpriv --reuid $uid --regid $uid --clear-groups test -r "$bin/cordond" -a -r "$source/tests/lib"; then
-        mkdir "$home/source" "$home/bin"
-        cp -r "$top"/{server,schema,tests,packaging,profiles,README.md} "$home/source/" 2>/dev/null
-        cp "$bin"/* "$home/bin/"
-        source=$home/source bin=$home/bin
-        chmod -R a+rX "$home/source" "$home/bin"
+        mkdir "$base/source" "$base/bin"
+        cp -r "$top"/{server,schema,tests,packaging,profiles,README.md} "$base/source/" 2>/dev/null
+        cp -r "$bin"/* "$base/bin/"
+        source=$base/source bin=$base/bin
+        chmod -R a+rX "$base/source" "$base/bin"
     fi
-    chown -R $uid:$uid "$home/home" "$home/tmp" "$home/record"
+    export uid source bin base
+    export -f as_user_one
     for label; do
-        for script in "$source/tests/$label"/test_*.py; do
-            [ -e "$script" ] || continue
-            n=$((n + 1))
-            echo "-- $label/$(basename "$script" .py) as uid $uid"
-            if ! (cd "$home/home" && setpriv --reuid $uid --regid $uid --clear-groups --inh-caps=-all \
-                env -u XDG_RUNTIME_DIR HOME="$home/home" TMPDIR="$home/tmp" USER= LOGNAME= \
-                CORDON_BIN="$bin" CORDON_SOURCE="$source" CORDON_SANITIZE= \
-                CORDON_RECORD="$home/record" \
-                CORDON_STOP_BIN="${CORDON_STOP_BIN:-}" PYTHONDONTWRITEBYTECODE=1 \
-                timeout 600 /usr/bin/python3 "$script"); then
-                echo "-- FAILED: $label/$(basename "$script" .py)"
-                bad=$((bad + 1))
-                r=1
-            fi
+        at_once=$jobs
+        [ "$label" != wall ] || at_once=1
+        # test_zz_*.py judge what the others of their label recorded.
+        for last in '' zz_; do
+            find "$source/tests/$label" -maxdepth 1 -name "test_${last:-[!z]}*.py" | sort |
+                xargs -r -P "$at_once" -I FILE bash -c 'as_user_one FILE'
         done
     done
-    rm -rf "$home"
-    [ $n -gt 0 ] || { echo "no test of $*"; return 1; }
+    n=$(cat "$base/results/"* | wc -l)
+    bad=$(cat "$base/results/"* | grep -cv '^0$')
+    rm -rf "$base"
+    [ "$n" -gt 0 ] || { echo "no test of $*"; return 1; }
     echo "as_user: $((n - bad)) of $n programs passed"
-    return $r
+    [ "$bad" = 0 ]
+}
+
+as_user_one() { # FILE
+    local name home log r
+    name=$(basename "$(dirname "$1")")/$(basename "$1" .py)
+    home=$base/${name//\//-}-home
+    log=$base/${name//\//-}-log
+    mkdir -p "$home/home" "$home/tmp"
+    chown -R "$uid:$uid" "$home/home" "$home/tmp"
+    (cd "$home/home" && setpriv --reuid "$uid" --regid "$uid" --clear-groups --inh-caps=-all \
+        env -u XDG_RUNTIME_DIR HOME="$home/home" TMPDIR="$home/tmp" USER= LOGNAME= \
+        CORDON_BIN="$bin" CORDON_SOURCE="$source" CORDON_SANITIZE= CORDON_RECORD="$base/record" \
+        PYTHONDONTWRITEBYTECODE=1 \
+        timeout 600 /usr/bin/python3 "$1") >"$log" 2>&1
+    r=$?
+    echo $r >"$base/results/${name//\//-}"
+    echo "-- $name as uid $uid: $([ $r = 0 ] && echo passed || echo "FAILED ($r)")"
+    if [ $r != 0 ]; then cat "$log"; else tail -3 "$log"; fi
+    rm -rf "$home"
 }
