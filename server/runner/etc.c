@@ -43,6 +43,12 @@ static int whiteout_make(int layer, const char *rel)
     return mknodat(layer, rel, S_IFCHR, makedev(0, 0)) < 0 && errno != EEXIST ? -errno : 0;
 }
 
+static bool is_whiteout(int layer, const char *rel)
+{
+    struct stat st;
+    return fstatat(layer, rel, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISCHR(st.st_mode);
+}
+
 static bool is_folder(int at, const char *rel)
 {
     struct stat st;
@@ -70,6 +76,8 @@ static int layer_put(int layer, int lower, const char *rel, const struct join *r
         bool is_there = fstatat(lower, part, &st, AT_SYMLINK_NOFOLLOW) == 0;
         if (is_there && !S_ISDIR(st.st_mode))
             return row->kind == JOIN_HIDE ? 0 : -ENOTDIR; /* a file or link: nothing below it */
+        if (row->kind == JOIN_HIDE && is_whiteout(layer, part))
+            return 0; /* hidden with what it lies in */
         if (!is_there && row->kind == JOIN_HIDE && !is_folder(layer, part))
             return whiteout_make(layer, part);
         if (mkdirat(layer, part, is_there ? st.st_mode & 0777 : 0755) < 0 && errno != EEXIST)
@@ -106,6 +114,20 @@ static const char *name_below(const struct join *etc, const struct join *row)
                                                                             : NULL;
 }
 
+/* Covers first: a folder that one makes is not hidden by a name that lies in it too. Then what is
+ * hidden, and last what is hidden below something hidden (sudoers.d, and an unreadable file in it):
+ * the other way round the folder that holds the inner one would keep the outer one from being. */
+static size_t turn_of(const struct join *row, const struct join *names, size_t n)
+{
+    if (row->kind == JOIN_COVER)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        if (names[i].kind == JOIN_HIDE && strcmp(names[i].target, row->target) != 0 &&
+            path_is_under(row->target, names[i].target))
+            return 2;
+    return 1;
+}
+
 /* The layer above LOWER, with the names in it: a folder's descriptor. */
 static int layer_make(struct joins *j, const struct join *etc, int lower, const struct join *names,
                       size_t n, struct err *err)
@@ -113,11 +135,10 @@ static int layer_make(struct joins *j, const struct join *etc, int lower, const 
     int layer = mask_dir(j);
     if (layer < 0)
         return fail(err, layer, "layer", etc->target);
-    /* Covers first: a folder that one makes is not hidden by a name that lies in it too. */
-    for (size_t i = 0; i < 2 * n; i++) {
+    for (size_t i = 0; i < 3 * n; i++) {
         const struct join *row = &names[i % n];
         const char *rel = name_below(etc, row);
-        if ((row->kind == JOIN_COVER) != (i < n))
+        if (turn_of(row, names, n) != i / n)
             continue;
         int r = rel ? layer_put(layer, lower, rel, row) : -EINVAL;
         if (r < 0) {
