@@ -37,7 +37,7 @@ class Members(ApiTest):
         self.assertEqual(c["text"]["stdout"].strip()[-3:], "027")
         self.assertEqual(os.stat(self.work + "/masked").st_mode & 0o777, 0o640)
         self.assertEqual((c["origin"], c["umask"]), ({"kind": "agent", "agent": "tester 1", "tool_call_id": "call-7"}, 0o27))
-        user = self.run_in(s, "curl -sS -m 5 http://any.test/ || echo none", origin={"kind": "user"})
+        user = self.run_in(self.session(network="none"), "true", origin={"kind": "user"})
         self.assertEqual((user["state"], user["origin"]), ("exited", {"kind": "user"}))
         self.assertEqual(self.agent(s).problem(422, "body_invalid", "POST", f"/v1/sessions/{s['id']}/commands",
                                                {"argv": ["true"], "origin": {"kind": "user"}})["errors"][0]["pointer"],
