@@ -168,8 +168,10 @@ static void gaps_note(struct spool_reader *r, const uint64_t before[SPOOL_STREAM
                                                         .t_ms = c->t_ms,
                                                         .off = before[s],
                                                         .to = c->off[s]};
-    for (size_t i = 0; i < r->n_gaps; i++)
-        r->gaps[i].seq = c->first_seq - (r->n_gaps - i);
+    for (size_t i = 0; i < r->n_gaps; i++) { /* 0 is never handed out: the header says nonsense */
+        uint64_t back = r->n_gaps - i;
+        r->gaps[i].seq = c->first_seq > back ? c->first_seq - back : 0;
+    }
 }
 
 static int frames_turn(struct spool_reader *r)
