@@ -53,7 +53,8 @@ class Restart(ApiTest):
 
     def test_a_new_one_takes_over(self):
         stream = self.start(self.s, STREAM)
-        wait_for(lambda: lab.reached(self.mark, port=9005), "the stream")
+        wait_for(lambda: [r for r in self.audit(f"session={self.s['id']}") if r["action"] == "connection.opened"],
+                 "the stream")
         self.kill()
         self.wait_end(stream)  # cut, not left hanging
         self.assertEqual(self.out(CODE + "http://v4.test/"), "200")  # waited at the door
