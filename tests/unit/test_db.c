@@ -233,6 +233,22 @@ static void broken_file_is_found(void **state)
 
 enum { NO_MOUNT = 77 };
 
+/* In a new user namespace a process without a map is nobody, and owns nothing. */
+static bool map_self(unsigned uid, unsigned gid)
+{
+    const char *files[] = {"setgroups", "uid_map", "gid_map"};
+    bool ok = true;
+    for (int i = 0; i < 3; i++) {
+        char path[40];
+        (void)snprintf(path, sizeof path, "/proc/self/%s", files[i]);
+        int fd = open(path, O_WRONLY | O_CLOEXEC);
+        unsigned id = i == 1 ? uid : gid;
+        ok = ok && fd >= 0 && (i == 0 ? dprintf(fd, "deny") : dprintf(fd, "%u %u 1", id, id)) > 0;
+        close(fd);
+    }
+    return ok;
+}
+
 /* Runs BODY in a child that has a small tmpfs at DIR, in a mount namespace of its own. */
 static void on_small_disk(const char *dir, const char *size, void (*body)(const char *dir))
 {
@@ -242,7 +258,9 @@ static void on_small_disk(const char *dir, const char *size, void (*body)(const 
         char options[64];
         (void)snprintf(options, sizeof options, "size=%s", size);
         int flags = geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS;
-        if (unshare(flags) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        unsigned uid = geteuid(), gid = getegid();
+        if (unshare(flags) < 0 || ((flags & CLONE_NEWUSER) && !map_self(uid, gid)) ||
+            mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
             mount("tmpfs", dir, "tmpfs", 0, options) < 0)
             _exit(NO_MOUNT);
         body(dir);

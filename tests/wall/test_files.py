@@ -1,5 +1,6 @@
 """Files and the wall: what is granted is there, and nothing else (cases 11, 13, 14, 16, 19, 20, 32)."""
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -267,6 +268,29 @@ class System(Wall):
         self.assertFalse(self.crossed(done), done.stdout)
         self.assertIn(b"127.0.0.1 localhost", done.stdout)
         self.assertIn(self.home.encode(), done.stdout)
+
+    def test_hidden_below_hidden(self):
+        """A machine with sudo: its folder is hidden, and so is a file in it that others may not read.
+        One within the other is no reason to refuse the wall."""
+        etc = os.path.join(self.home, "etc")
+        os.makedirs(etc + "/sudoers.d")
+        for name in ("passwd", "group", "hosts", "ld.so.cache"):
+            shutil.copy("/etc/" + name, etc)
+        for name, mode in (("README", 0o440), ("agent", 0o644)):
+            with open(f"{etc}/sudoers.d/{name}", "w") as f:
+                f.write("secret")
+            os.chmod(f.name, mode)
+        script = ("import os\nprint(os.listdir('/etc'))\n"
+                  "for p in ('', '/README', '/agent'):\n"
+                  "    if os.path.exists('/etc/sudoers.d' + p): print('REACHED', p)\n")
+        inside = ["sh", "-c", "mount --bind \"$0\" /etc && exec \"$@\"", etc]
+        bare = subprocess.run(["unshare", "-Urm", *inside, PYTHON, "-c", script], capture_output=True)
+        self.assertEqual(bare.stdout.count(b"REACHED"), 3, bare)
+        done = subprocess.run(["unshare", "-Urm", *inside, wall_lab.DRIVER, "--rw", self.w, "--", PYTHON, "-c",
+                               script], env=self.env, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn(b"REACHED", done.stdout)
+        self.assertIn(b"passwd", done.stdout)
 
     def test_two_sessions_apart(self):
         """Case 28: /dev/shm and /tmp are each session's own, and gone afterwards."""
