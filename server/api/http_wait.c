@@ -28,6 +28,8 @@ void request_suspend(struct http_request *hr)
     hr->suspended = true;
     MHD_suspend_connection(hr->mhd);
     conn_watch_hangup(hr->conn, hr);
+    if (hr->state == RQ_SENT) /* a silent stream is looked at, whatever else happens */
+        turn_soon(hr->http, API_KEEPALIVE_MS);
 }
 
 void request_resume(struct http_request *hr)
