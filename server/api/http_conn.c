@@ -1,6 +1,7 @@
 /* Runs in: daemon. Reads: hostile. May block: no. */
 #include "api/http_parts.h"
 #include "base/clock.h"
+#include "base/mem.h"
 #include <sys/socket.h>
 
 #define SWEEP_MS 500
@@ -118,6 +119,7 @@ void conn_free(struct conn *c)
         h->conns = c->next;
     if (c->next)
         c->next->prev = c->prev;
+    free(TAKE(c->spare));
     if (c->has_poll)
         uv_close((uv_handle_t *)&c->poll, on_conn_poll_closed);
     else

@@ -35,15 +35,17 @@ void request_free(struct http_request *hr)
         rq->state_done(rq->state);
     request_done(rq);
     str_done(&hr->chunk);
-    free(hr);
+    free(hr->conn->spare);
+    hr->conn->spare = hr;
 }
 
 struct http_request *request_new(struct conn *c, struct MHD_Connection *mhd, const char *target)
 {
-    struct http_request *hr = calloc(1, sizeof *hr);
+    struct http_request *hr = c->spare ? TAKE(c->spare) : malloc(sizeof *hr);
 
     if (!hr)
         return NULL;
+    memset(hr, 0, sizeof *hr);
     hr->rq.target = strdup(target);
     if (!hr->rq.target) {
         free(hr);

@@ -131,6 +131,23 @@ int random_bytes(void *ret, size_t n)
 
 static const char ulid_digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
+/* A system call for 16 of them, not for each. */
+static int ulid_random(unsigned char ret[static 10])
+{
+    static unsigned char pool[160];
+    static size_t used = sizeof pool;
+    if (used == sizeof pool) {
+        int r = random_bytes(pool, sizeof pool);
+        if (r < 0)
+            return r;
+        used = 0;
+    }
+    memcpy(ret, pool + used, 10);
+    memset(pool + used, 0, 10);
+    used += 10;
+    return 0;
+}
+
 /* 80 random bits; within one millisecond the last ones plus 1, so that ids sort as they were made.
  */
 static void ulid_next(unsigned char ret[static 16])
@@ -141,7 +158,7 @@ static void ulid_next(unsigned char ret[static 16])
     for (int i = 0; i < 6; i++)
         fresh[i] = (unsigned char)(now >> (40 - 8 * i));
     if (memcmp(fresh, last, 6) > 0) {
-        if (random_bytes(fresh + 6, 10) < 0)
+        if (ulid_random(fresh + 6) < 0)
             abort(); /* ids that can be guessed are worse than no daemon */
         memcpy(last, fresh, sizeof(last));
     } else { /* the same millisecond, or the clock was set back */

@@ -31,7 +31,7 @@ struct spool_cut {
 struct upkeep {
     struct closing closing;
     uv_prepare_t turn;
-    struct deadline next, retry;
+    struct deadline next, retry, gather;
     struct db *db;
     struct settings *settings;
     struct sessions *sessions;
@@ -52,11 +52,20 @@ static void upkeep_free(struct closing *closing)
 static void on_turn(uv_prepare_t *turn)
 {
     struct upkeep *u = container_of(turn, struct upkeep, turn);
-    int r = db_commit(u->db);
+    uint64_t due = db_commit_due(u->db);
+    if (due > 0 && due < UINT64_MAX)
+        deadline_set(&u->gather, due);
+    int r = due == 0 ? db_commit(u->db) : 0;
     if (r < 0)
         log_warn("db.commit", "errno=%d", -r);
     if (owed_count(u->db) > 0 && !uv_is_active((uv_handle_t *)&u->retry.timer))
         deadline_set(&u->retry, RETRY_MS);
+}
+
+/* What waited for company is due: committed this turn. */
+static void on_gather(struct deadline *d)
+{
+    (void)d;
 }
 
 /* The disk may have room again. */
@@ -195,6 +204,8 @@ int upkeep_new(uv_loop_t *loop, struct db *db, struct settings *settings, struct
     watch_add(settings_watched(settings), &u->settings_watch);
     deadline_init(loop, &u->retry, &u->closing, on_retry);
     uv_unref((uv_handle_t *)&u->retry.timer);
+    deadline_init(loop, &u->gather, &u->closing, on_gather);
+    uv_unref((uv_handle_t *)&u->gather.timer);
     *ret = u;
     return 0;
 }

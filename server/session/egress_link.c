@@ -268,7 +268,7 @@ static int take_closed(struct egress_link *l, struct unpack *u)
         json_t *after =
             json_pack("{s:s, s:I, s:I, s:b}", "rule", rq->rule, "up_bytes", (json_int_t)up,
                       "down_bytes", (json_int_t)down, "opaque", opaque != 0);
-        session_audit(l->s, NULL, "connection.closed", target, after, OUTCOME_OK);
+        session_audit_soon(l->s, "connection.closed", target, after, OUTCOME_OK);
     }
     request_drop(l, at);
     return 0;

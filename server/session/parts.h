@@ -163,6 +163,9 @@ void session_warn(struct session *s, const char *code, const char *detail);
 void session_warn_of(struct session *s, const struct policy *p); /* all that P comes with */
 void session_audit(struct session *s, const struct actor *actor, const char *action,
                    const char *target, json_t *take_after, enum outcome outcome);
+/* Of what has ended: may share the commit of the next row (store/owed.h). By the daemon. */
+void session_audit_soon(struct session *s, const char *action, const char *target,
+                        json_t *take_after, enum outcome outcome);
 void session_set_state(struct session *s, enum session_state state);
 json_t *session_failed_checks(const struct session *s); /* ids, of the receipt */
 /* The sandbox that shows what holds: the one in force, or the first while it is made; or NULL. */

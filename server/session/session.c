@@ -120,8 +120,9 @@ void session_touched(struct session *s)
     watched_notify(&s->watched);
 }
 
-void session_audit(struct session *s, const struct actor *actor, const char *action,
-                   const char *target, json_t *take_after, enum outcome outcome)
+static void audit(struct session *s, const struct actor *actor, const char *action,
+                  const char *target, json_t *take_after, enum outcome outcome,
+                  void (*give)(struct db *db, const struct audit_entry *e))
 {
     json_t *enforcement = session_enforcement(s);
     struct audit_entry e = {.actor = actor,
@@ -131,8 +132,20 @@ void session_audit(struct session *s, const struct actor *actor, const char *act
                             .take_after = take_after,
                             .outcome = outcome,
                             .enforcement = enforcement};
-    owed_audit(s->ss->deps.db, &e);
+    give(s->ss->deps.db, &e);
     json_decref(enforcement);
+}
+
+void session_audit(struct session *s, const struct actor *actor, const char *action,
+                   const char *target, json_t *take_after, enum outcome outcome)
+{
+    audit(s, actor, action, target, take_after, outcome, owed_audit);
+}
+
+void session_audit_soon(struct session *s, const char *action, const char *target,
+                        json_t *take_after, enum outcome outcome)
+{
+    audit(s, NULL, action, target, take_after, outcome, owed_audit_soon);
 }
 
 /* ---- Going on ---------------------------------------------------------------------------------

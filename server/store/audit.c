@@ -299,7 +299,7 @@ static int row_add(struct db *db, const struct audit_entry *e, const json_t *bef
     char id[ID_MAX];
     struct audit_row row = {
         .seq = ends->last_seq + 1,
-        .at = clock_wall_ms(),
+        .at = e->at ? e->at : clock_wall_ms(),
         .peer_uid = actor ? actor->peer_uid : -1,
         .actor_kind = actor ? (int)actor->kind : ACTOR_DAEMON,
         .outcome = (int)e->outcome,
@@ -336,6 +336,7 @@ static int row_add(struct db *db, const struct audit_entry *e, const json_t *bef
 int audit_add(struct db *db, const struct audit_entry *e)
 {
     json_t *before = e->take_before, *after = e->take_after;
+    owed_join(db); /* they came before */
     int r = db_write_begin(db);
     if (r == 0)
         r = audit_load_ends(db);

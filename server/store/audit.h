@@ -36,6 +36,7 @@ struct audit_entry {
     json_t *take_before, *take_after;    /* or NULL; taken */
     enum outcome outcome;
     json_t *enforcement; /* or NULL; borrowed */
+    int64_t at;          /* wall ms; 0 = now */
 };
 /* Into the present group (store/db.h). -ENOSPC … when it cannot be written: the work is then
  * refused. */

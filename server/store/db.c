@@ -102,6 +102,7 @@ void db_break(struct db *db, int why)
     db->group_error = why;
     db->audit.is_loaded = false;
     owed_rolled_back(db);
+    site_uses_rolled_back(db);
     if (!db->full)
         log_error("store.write_failed", "errno=%d detail=%s", -why, sqlite3_errmsg(db->sql));
     db->full = why;
@@ -153,6 +154,7 @@ static int group_commit(struct db *db)
         return r;
     db->is_open_group = false;
     owed_taken(db);
+    site_uses_taken(db);
     /* The row is written, but a sync of earlier ones failed: the disk does not keep what it is
      * given, and the kernel tells so only once. */
     int sync_errno = atomic_exchange(&db->syncer.failed, 0);
@@ -179,10 +181,21 @@ static int commit(struct db *db, bool *ret_broken)
 int db_commit(struct db *db)
 {
     bool is_broken = false;
+    owed_join(db);
+    if (site_uses_due(db) == 0)
+        site_uses_write(db);
     int r = commit(db, &is_broken);
     if (is_broken)
         watched_notify(&db->rolled_back);
     return r;
+}
+
+uint64_t db_commit_due(const struct db *db)
+{
+    if (db->is_open_group || db->group_error)
+        return 0;
+    uint64_t owed = owed_due(db), uses = site_uses_due(db);
+    return owed < uses ? owed : uses;
 }
 
 struct watched *db_rolled_back(struct db *db)

@@ -2,8 +2,9 @@
  *
  * Writes gather in one transaction (the group): every function of this room that writes opens it
  * when none is open, db_commit() ends it. api/http calls db_commit() before any answer leaves; the
- * loop calls it once a turn. A thread of the database fsyncs the WAL at most 100 ms after a commit,
- * so neither the loop nor a caller waits for the disk.
+ * loop calls it at the end of each turn in which db_commit_due() says so. A thread of the database
+ * fsyncs the WAL at most 100 ms after a commit, so neither the loop nor a caller waits for the
+ * disk.
  *
  * A group is all or nothing. When a write or the commit fails (disk full, I/O error) the group is
  * rolled back; further writes and the next db_commit() return that error, and with this commit the
@@ -47,6 +48,9 @@ void db_close(struct db *db); /* commits, checkpoints, marks the end as clean; N
 
 int db_write_begin(struct db *db); /* 0, or why no write is possible in this group */
 int db_commit(struct db *db);      /* 0 also when nothing was open; -ENOSPC, -EIO, … */
+/* In how many ms db_commit must be called: 0 = now, UINT64_MAX = nothing is to be written. What
+ * need not be written at once (owed_audit_soon, site_used) waits so long for a group to join. */
+uint64_t db_commit_due(const struct db *db);
 struct watched *db_rolled_back(struct db *db); /* a group was; told in db_commit */
 /* No new work may be taken. Tries a small write by itself at most every 200 ms while it is true. */
 bool db_is_full(struct db *db);

@@ -55,8 +55,7 @@ enum db_stmt {
     ST_SITE_EACH,
     ST_SITE_EACH_LIST,
     ST_SITE_COUNT,
-    ST_SITE_HIT,
-    ST_SITE_BLOCKED,
+    ST_SITE_USED,
     ST_SETTING_ALL,
     ST_SETTING_PUT,
     ST_SETTING_DELETE,
@@ -120,7 +119,22 @@ struct owed;
 struct owed_list {
     struct owed *first, **end;
     size_t n;
+    size_t n_waiting; /* for company in a group (owed_audit_soon), since waiting_ms */
+    uint64_t waiting_ms;
     bool is_over;
+};
+
+/* What sites were used for since their rows were written. */
+struct site_use {
+    char id[32];
+    int64_t hits, blocked_hits, last_used_at;
+    int64_t grouped_hits, grouped_blocked_hits; /* of these, what the open group has */
+};
+#define SITE_USES 64
+struct site_uses {
+    struct site_use items[SITE_USES];
+    size_t n;
+    uint64_t written_ms;
 };
 
 struct db {
@@ -134,6 +148,7 @@ struct db {
     int full;        /* negative errno of the last failed write, 0 since one succeeded */
     uint64_t probed_ms;
     struct owed_list owed; /* store/owed.h */
+    struct site_uses uses;
     struct watched rolled_back;
     struct audit_ends audit;
     struct audit_scratch scratch;
@@ -177,5 +192,14 @@ int audit_before_commit(struct db *db);
 void owed_taken(struct db *db);
 void owed_rolled_back(struct db *db);
 void owed_done(struct db *db);
+/* Puts what waits for company into the present group, or a new one. */
+void owed_join(struct db *db);
+/* In how many ms it must be; UINT64_MAX: nothing waits. */
+uint64_t owed_due(const struct db *db);
+/* From store/sites.c: the same of what sites were used for. */
+void site_uses_write(struct db *db);
+uint64_t site_uses_due(const struct db *db);
+void site_uses_taken(struct db *db);
+void site_uses_rolled_back(struct db *db);
 /* From store/audit.c too: what migrations call. */
 int audit_sql_functions(struct db *db);

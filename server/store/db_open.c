@@ -390,6 +390,7 @@ void db_close(struct db *db)
     if (!db)
         return;
     owed_write(db);
+    site_uses_write(db);
     (void)db_commit(db);
     if (owed_count(db) > 0)
         log_error("store.owed", "lost=%zu", owed_count(db));

@@ -1,5 +1,6 @@
 /* Runs in: daemon. Reads: trusted; texts come from clients. May block: no. */
 #include "store/owed.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "store/db_impl.h"
@@ -16,6 +17,7 @@ struct owed {
     enum outcome outcome;
     bool has_actor;
     struct actor actor;
+    int64_t at;
 };
 
 static void owed_free(struct owed *o)
@@ -60,6 +62,7 @@ static struct owed *of_audit(const struct audit_entry *e)
     }
     o->is_audit = true;
     o->outcome = e->outcome;
+    o->at = e->at;
     o->has_actor = e->actor != NULL;
     if (e->actor)
         o->actor = *e->actor;
@@ -80,6 +83,7 @@ static int put(struct db *db, const struct owed *o)
                                                    .take_before = json_incref(o->docs[0]),
                                                    .take_after = json_incref(o->docs[1]),
                                                    .outcome = o->outcome,
+                                                   .at = o->at,
                                                    .enforcement = o->docs[2]});
     return record_put(db, &(struct record){.kind = o->kind,
                                            .id = o->words[0],
@@ -96,12 +100,17 @@ static bool is_settled(int r)
     return r == 0 || r == -EEXIST || r == -E2BIG;
 }
 
-static void add(struct db *db, struct owed *o)
+static void append(struct owed_list *l, struct owed *o)
 {
-    struct owed_list *l = &db->owed;
     *l->end = o;
     l->end = &o->next;
     l->n++;
+}
+
+static void add(struct db *db, struct owed *o)
+{
+    owed_join(db);
+    append(&db->owed, o);
     if (!db->full || db->is_open_group)
         o->is_in_group = is_settled(put(db, o));
 }
@@ -132,16 +141,55 @@ void owed_record(struct db *db, const struct record *r)
         log_error("record.lost", "id=%s state=%s", r->id, r->state);
 }
 
-void owed_audit(struct db *db, const struct audit_entry *e)
+/* NULL: it is lost. */
+static struct owed *take_audit(struct db *db, const struct audit_entry *e)
 {
     struct owed *o = db->owed.n < OWED_MAX ? of_audit(e) : NULL;
     json_decref(e->take_before);
     json_decref(e->take_after);
-    if (o)
-        add(db, o);
-    else if (!db->owed.is_over)
+    if (!o && !db->owed.is_over)
         log_error("audit.lost", "action=%s owed=%zu", e->action, db->owed.n);
     db->owed.is_over = !o; /* said once */
+    return o;
+}
+
+void owed_audit(struct db *db, const struct audit_entry *e)
+{
+    struct owed *o = take_audit(db, e);
+    if (o)
+        add(db, o);
+}
+
+void owed_audit_soon(struct db *db, const struct audit_entry *e)
+{
+    struct owed_list *l = &db->owed;
+    struct owed *o = take_audit(db, e);
+    if (!o)
+        return;
+    o->at = clock_wall_ms();
+    if (db->is_open_group || db->group_error || db->full) {
+        add(db, o);
+        return;
+    }
+    append(l, o);
+    if (l->n_waiting++ == 0)
+        l->waiting_ms = clock_now_ms();
+}
+
+void owed_join(struct db *db)
+{
+    if (db->owed.n_waiting == 0 || db->group_error || db->full)
+        return;
+    owed_write(db);
+}
+
+uint64_t owed_due(const struct db *db)
+{
+    const struct owed_list *l = &db->owed;
+    if (l->n_waiting == 0 || db->full)
+        return UINT64_MAX;
+    uint64_t waited = clock_now_ms() - l->waiting_ms;
+    return waited < OWED_WAIT_MS ? OWED_WAIT_MS - waited : 0;
 }
 
 json_t *owed_doc(const struct db *db, const char *id)
@@ -161,6 +209,7 @@ void owed_write(struct db *db)
 {
     if (db->owed.n == 0 || db->group_error || (db->full && db_is_full(db) && db->full))
         return;
+    db->owed.n_waiting = 0;
     for (struct owed *o = db->owed.first; o; o = o->next) {
         if (o->is_in_group)
             continue;
@@ -189,6 +238,7 @@ void owed_taken(struct db *db)
 
 void owed_rolled_back(struct db *db)
 {
+    db->owed.n_waiting = 0;
     for (struct owed *o = db->owed.first; o; o = o->next)
         o->is_in_group = false;
 }

@@ -9,10 +9,14 @@
 #include "store/audit.h"
 #include "store/records.h"
 
-#define OWED_MAX 10000
+#define OWED_MAX     10000
+#define OWED_WAIT_MS 5
 
 void owed_record(struct db *db, const struct record *r); /* the latest of one id counts */
 void owed_audit(struct db *db, const struct audit_entry *e);
+/* The same for a row that may wait OWED_WAIT_MS for others, with the time of now: it goes with the
+ * next row or the next db_commit, whichever is first, so whoever reads after a commit sees it. */
+void owed_audit_soon(struct db *db, const struct audit_entry *e);
 /* The document that is owed of ID, or NULL; borrowed. What reads records gives it (record_get,
  * record_list): they are as they are, whatever the table still has. */
 json_t *owed_doc(const struct db *db, const char *id);

@@ -36,8 +36,11 @@ static const char SQL_EACH_LIST[] =
     " AND" EACH_FILTERS " ORDER BY id DESC LIMIT ?6";
 static const char SQL_COUNT[] =
     "SELECT count(*) FROM sites WHERE (?1 < 0 OR list = ?1) AND (?2 IS NULL OR session_id = ?2)";
-static const char SQL_HIT[] = "UPDATE sites SET hits = hits + 1, last_used_at = ?2 WHERE id = ?1";
-static const char SQL_BLOCKED[] = "UPDATE sites SET blocked_hits = blocked_hits + 1 WHERE id = ?1";
+static const char SQL_USED[] =
+    "UPDATE sites SET hits = hits + ?2, blocked_hits = blocked_hits + ?3,"
+    " last_used_at = max(last_used_at, ?4) WHERE id = ?1";
+
+#define USES_WRITE_MS 1000
 
 static int run_row(struct db *db, enum db_stmt which, const char *sql, const struct site *s)
 {
@@ -64,7 +67,15 @@ static int run_row(struct db *db, enum db_stmt which, const char *sql, const str
     return db_run(db, st);
 }
 
-static void row_read(sqlite3_stmt *st, struct site *ret)
+static struct site_use *use_find(struct db *db, const char *id)
+{
+    for (size_t i = 0; i < db->uses.n; i++)
+        if (strcmp(db->uses.items[i].id, id) == 0)
+            return &db->uses.items[i];
+    return NULL;
+}
+
+static void row_read(struct db *db, sqlite3_stmt *st, struct site *ret)
 {
     memset(ret, 0, sizeof *ret);
     col_copy(st, 0, ret->id, sizeof ret->id);
@@ -83,14 +94,21 @@ static void row_read(sqlite3_stmt *st, struct site *ret)
     ret->hits = col_int(st, 13);
     ret->blocked_hits = col_int(st, 14);
     ret->rev = col_int(st, 15);
+    const struct site_use *use = use_find(db, ret->id);
+    if (!use)
+        return;
+    ret->hits += use->hits - use->grouped_hits;
+    ret->blocked_hits += use->blocked_hits - use->grouped_blocked_hits;
+    if (use->last_used_at > ret->last_used_at)
+        ret->last_used_at = use->last_used_at;
 }
 
-static int one_row(sqlite3_stmt *st, struct site *ret)
+static int one_row(struct db *db, sqlite3_stmt *st, struct site *ret)
 {
     int r = db_step(st);
     if (r <= 0)
         return r < 0 ? r : -ENOENT;
-    row_read(st, ret);
+    row_read(db, st, ret);
     db_reset(st);
     return 0;
 }
@@ -123,7 +141,7 @@ int site_get(struct db *db, const char *id, struct site *ret)
     if (r < 0)
         return r;
     bind_text(st, 1, id);
-    return one_row(st, ret);
+    return one_row(db, st, ret);
 }
 
 int site_find(struct db *db, enum site_list list, const char *session_id, const char *host,
@@ -137,7 +155,7 @@ int site_find(struct db *db, enum site_list list, const char *session_id, const 
     bind_text(st, 2, session_id ? session_id : "");
     bind_text(st, 3, host);
     bind_int(st, 4, port);
-    return one_row(st, ret);
+    return one_row(db, st, ret);
 }
 
 static int run_by_id(struct db *db, enum db_stmt which, const char *sql, const char *id)
@@ -181,7 +199,7 @@ int sites_each(struct db *db, int list, const char *session_id, const char *sour
     bind_int(st, 6, limit ? (int64_t)limit : -1);
     while ((r = db_step(st)) > 0) {
         struct site s;
-        row_read(st, &s);
+        row_read(db, st, &s);
         r = cb(&s, arg);
         if (r != 0)
             break;
@@ -204,15 +222,85 @@ int64_t sites_count(struct db *db, int list, const char *session_id)
     return n;
 }
 
-int site_used(struct db *db, const char *id, bool was_blocked)
+/* ---- Use --------------------------------------------------------------------------------------
+ */
+
+static int use_write(struct db *db, struct site_use *use)
 {
     sqlite3_stmt *st;
-    int r = was_blocked ? db_prepare_write(db, ST_SITE_BLOCKED, SQL_BLOCKED, &st)
-                        : db_prepare_write(db, ST_SITE_HIT, SQL_HIT, &st);
+    int r = db_prepare_write(db, ST_SITE_USED, SQL_USED, &st);
     if (r < 0)
         return r;
-    bind_text(st, 1, id);
-    if (!was_blocked)
-        bind_int(st, 2, clock_wall_ms());
-    return db_run(db, st);
+    bind_text(st, 1, use->id);
+    bind_int(st, 2, use->hits - use->grouped_hits);
+    bind_int(st, 3, use->blocked_hits - use->grouped_blocked_hits);
+    bind_int(st, 4, use->last_used_at);
+    r = db_run(db, st);
+    if (r < 0)
+        return r;
+    use->grouped_hits = use->hits;
+    use->grouped_blocked_hits = use->blocked_hits;
+    return 0;
+}
+
+void site_uses_write(struct db *db)
+{
+    int r = 0;
+    db->uses.written_ms = clock_now_ms();
+    for (size_t i = 0; r == 0 && i < db->uses.n; i++)
+        r = use_write(db, &db->uses.items[i]);
+}
+
+uint64_t site_uses_due(const struct db *db)
+{
+    if (db->uses.n == 0 || db->group_error || db->full)
+        return UINT64_MAX;
+    uint64_t waited = clock_now_ms() - db->uses.written_ms;
+    return waited < USES_WRITE_MS ? USES_WRITE_MS - waited : 0;
+}
+
+void site_uses_taken(struct db *db)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < db->uses.n; i++) {
+        struct site_use use = db->uses.items[i];
+        use.hits -= use.grouped_hits;
+        use.blocked_hits -= use.grouped_blocked_hits;
+        use.grouped_hits = use.grouped_blocked_hits = 0;
+        if (use.hits > 0 || use.blocked_hits > 0)
+            db->uses.items[n++] = use;
+    }
+    db->uses.n = n;
+}
+
+void site_uses_rolled_back(struct db *db)
+{
+    for (size_t i = 0; i < db->uses.n; i++)
+        db->uses.items[i].grouped_hits = db->uses.items[i].grouped_blocked_hits = 0;
+}
+
+static struct site_use use_of(const char *id)
+{
+    struct site_use use = {0};
+    memcpy(use.id, id, strnlen(id, sizeof use.id - 1));
+    return use;
+}
+
+int site_used(struct db *db, const char *id, bool was_blocked)
+{
+    struct site_use fresh = use_of(id), *use = use_find(db, id);
+    if (!use && db->uses.n < SITE_USES) {
+        use = &db->uses.items[db->uses.n++];
+        *use = fresh;
+    }
+    bool has_room = use != NULL;
+    if (!has_room)
+        use = &fresh;
+    if (was_blocked) {
+        use->blocked_hits++;
+    } else {
+        use->hits++;
+        use->last_used_at = clock_wall_ms();
+    }
+    return has_room ? 0 : use_write(db, use);
 }

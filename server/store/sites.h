@@ -36,4 +36,7 @@ int sites_each(struct db *db, int list, const char *session_id, const char *sour
                const char *before_id, unsigned limit, int (*cb)(const struct site *s, void *arg),
                void *arg);
 int64_t sites_count(struct db *db, int list, const char *session_id);
+/* Counts in memory; rows are written once a second, with the group at hand or in one of their own
+ * (past 64 sites in that second: into the present group). Whoever reads a site sees what is not
+ * written too. */
 int site_used(struct db *db, const char *id, bool was_blocked);

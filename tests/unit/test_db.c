@@ -425,6 +425,58 @@ static size_t audit_rows(struct db *db)
     return n;
 }
 
+static void soon(struct db *db, const char *target)
+{
+    owed_audit_soon(db, &(struct audit_entry){.action = "connection.closed",
+                                              .target = target,
+                                              .outcome = OUTCOME_OK});
+}
+
+static const char *target_of(const json_t *rows, size_t i)
+{
+    return json_string_value(json_object_get(json_array_get(rows, i), "target"));
+}
+
+static void what_may_wait_keeps_its_place(void **state)
+{
+    (void)state;
+    struct place p;
+    json_t *rows = NULL;
+    int64_t next;
+    place_make(&p);
+    NEED(db_open(p.path, &p.db, NULL) == 0);
+    NEED(db_commit_due(p.db) == UINT64_MAX);
+    soon(p.db, "1");
+    NEED(owed_count(p.db) == 1 && db_commit_due(p.db) <= OWED_WAIT_MS);
+    NEED(audit_rows(p.db) == 0);
+    NEED(db_commit(p.db) == 0 && owed_count(p.db) == 0);
+    NEED(audit_rows(p.db) == 1 && db_commit_due(p.db) == UINT64_MAX);
+    /* Before a row that comes after it, whoever writes that one; into a group that is open. */
+    soon(p.db, "2");
+    soon(p.db, "3");
+    NEED(audit_add(p.db, &(struct audit_entry){
+                             .action = "site.added", .target = "4", .outcome = OUTCOME_OK}) == 0);
+    soon(p.db, "5");
+    NEED(db_commit_due(p.db) == 0);
+    NEED(db_commit(p.db) == 0 && owed_count(p.db) == 0);
+    soon(p.db, "6");
+    owed_audit(p.db, &(struct audit_entry){
+                         .action = "session.ended", .target = "7", .outcome = OUTCOME_OK});
+    NEED(db_commit(p.db) == 0);
+    soon(p.db, "8");
+    owed_write(p.db);
+    NEED(db_commit(p.db) == 0);
+    soon(p.db, "9");
+    db_close(p.db);
+    NEED(db_open(p.path, &p.db, NULL) == 0);
+    NEED(audit_rows(p.db) == 9);
+    NEED(audit_list(p.db, &(struct audit_query){0}, &rows, &next) == 0);
+    for (size_t i = 0; i < 9; i++)
+        NEED(target_of(rows, i)[0] == (char)('9' - i));
+    json_decref(rows);
+    place_done(&p);
+}
+
 static void owed_on_a_full_disk(const char *dir)
 {
     struct place p = {0};
@@ -542,6 +594,7 @@ int main(void)
         cmocka_unit_test(failed_migration_changes_nothing),
         cmocka_unit_test(broken_file_is_found),
         cmocka_unit_test(disk_full),
+        cmocka_unit_test(what_may_wait_keeps_its_place),
         cmocka_unit_test(owed_is_written_again),
         cmocka_unit_test(killed_writer),
     };

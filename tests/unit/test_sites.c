@@ -1,6 +1,7 @@
 #include "store_unit.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "store/sites.h"
 
 static struct site row(enum site_list list, const char *session, const char *host, int port)
@@ -77,6 +78,42 @@ static void one_row_a_place(void **state)
     assert_int_equal(db_commit(db), 0);
 }
 
+static void use_is_seen_before_it_is_written(void **state)
+{
+    struct place *p = *state;
+    struct site a = row(SITES_MACHINE, "", "a.test", 443), got;
+    assert_int_equal(site_put(p->db, &a), 0);
+    assert_int_equal(db_commit(p->db), 0);
+    assert_true(db_commit_due(p->db) == UINT64_MAX);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(site_used(p->db, a.id, false), 0);
+    assert_int_equal(site_used(p->db, a.id, true), 0);
+    assert_true(db_commit_due(p->db) <= 1000);
+    assert_int_equal(site_get(p->db, a.id, &got), 0);
+    assert_true(got.hits == 3 && got.blocked_hits == 1 && got.last_used_at > 0);
+    /* Written or not, each use counts once. */
+    assert_int_equal(db_commit(p->db), 0);
+    assert_int_equal(site_used(p->db, a.id, false), 0);
+    assert_int_equal(site_get(p->db, a.id, &got), 0);
+    assert_true(got.hits == 4 && got.blocked_hits == 1);
+    /* More sites in a second than are gathered. */
+    struct site many[100];
+    for (size_t i = 0; i < ARRAY_LEN(many); i++) {
+        many[i] = row(SITES_SESSION, "ses_1", "m.test", (int)i + 1);
+        assert_int_equal(site_put(p->db, &many[i]), 0);
+        assert_int_equal(site_used(p->db, many[i].id, false), 0);
+    }
+    db_close(p->db);
+    p->db = NULL;
+    assert_int_equal(db_open(p->path, &p->db, NULL), 0);
+    assert_int_equal(site_get(p->db, a.id, &got), 0);
+    assert_true(got.hits == 4 && got.blocked_hits == 1);
+    for (size_t i = 0; i < ARRAY_LEN(many); i++) {
+        assert_int_equal(site_get(p->db, many[i].id, &got), 0);
+        assert_int_equal(got.hits, 1);
+    }
+}
+
 static void in_order_and_filtered(void **state)
 {
     struct db *db = ((struct place *)*state)->db;
@@ -140,6 +177,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(one_row_a_place),
+        TEST(use_is_seen_before_it_is_written),
         TEST(in_order_and_filtered),
         TEST(seeds_are_made_once),
     };
