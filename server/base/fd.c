@@ -1,11 +1,11 @@
 /* Runs in: any. Reads: hostile. May block: fd_write_all, fd_read_all, files. */
 #include "base/fd.h"
 #include "base/clock.h"
+#include "base/kernel.h"
 #include "base/mem.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,11 +175,11 @@ ssize_t fd_send(int sock, const void *bytes, size_t n, const int *fds, size_t n_
     if (n_fds > 0) {
         memset(&control, 0, sizeof(control));
         msg.msg_control = control.bytes;
-        msg.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
+        msg.msg_controllen = (socklen_t)CMSG_SPACE(sizeof(int) * n_fds);
         struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
         head->cmsg_level = SOL_SOCKET;
         head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
+        head->cmsg_len = (socklen_t)CMSG_LEN(sizeof(int) * n_fds);
         memcpy(CMSG_DATA(head), fds, sizeof(int) * n_fds);
     }
     ssize_t sent;
@@ -239,77 +239,5 @@ ssize_t fd_recv(int sock, void *buf, size_t n, int *ret_fds, size_t *ret_n_fds)
 
 int fd_cloexec_from(int from)
 {
-    return close_range((unsigned)from, ~0U, CLOSE_RANGE_CLOEXEC) < 0 ? -errno : 0;
-}
-
-#define SPAWN_FDS_MAX 16
-
-/* Copies that stand in the way of the child's numbers are moved above them first. */
-static int spawn_sources(const struct spawn *sp, int *source, int *moved)
-{
-    for (size_t i = 0; i < sp->n_fds; i++) {
-        source[i] = sp->fds[i];
-        if (source[i] < 0 || source[i] >= (int)sp->n_fds)
-            continue;
-        moved[i] = fcntl(source[i], F_DUPFD_CLOEXEC, (int)sp->n_fds);
-        if (moved[i] < 0)
-            return -errno;
-        source[i] = moved[i];
-    }
-    return 0;
-}
-
-static int spawn_actions(const struct spawn *sp, const int *source, posix_spawn_file_actions_t *a)
-{
-    int r = 0;
-    for (size_t i = 0; i < sp->n_fds && r == 0; i++)
-        r = source[i] < 0 ? posix_spawn_file_actions_addopen(a, (int)i, "/dev/null", O_RDWR, 0)
-                          : posix_spawn_file_actions_adddup2(a, source[i], (int)i);
-    if (r == 0)
-        r = posix_spawn_file_actions_addclosefrom_np(a, (int)sp->n_fds);
-    if (r == 0)
-        r = posix_spawn_file_actions_addchdir_np(a, sp->cwd ? sp->cwd : "/");
-    return r;
-}
-
-static int spawn_attributes(posix_spawnattr_t *attr)
-{
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    int r = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-    if (r == 0)
-        r = posix_spawnattr_setsigdefault(attr, &all);
-    if (r == 0)
-        r = posix_spawnattr_setsigmask(attr, &none);
-    return r;
-}
-
-pid_t fd_spawn(const struct spawn *sp)
-{
-    int source[SPAWN_FDS_MAX], moved[SPAWN_FDS_MAX];
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attr;
-    pid_t pid = -1;
-    if (sp->n_fds > SPAWN_FDS_MAX)
-        return -EINVAL;
-    memset(moved, -1, sizeof(moved));
-    if (posix_spawn_file_actions_init(&actions) != 0)
-        return -ENOMEM;
-    if (posix_spawnattr_init(&attr) != 0) {
-        (void)posix_spawn_file_actions_destroy(&actions);
-        return -ENOMEM;
-    }
-    int r = spawn_sources(sp, source, moved);
-    if (r == 0)
-        r = -spawn_actions(sp, source, &actions);
-    if (r == 0)
-        r = -spawn_attributes(&attr);
-    if (r == 0)
-        r = -posix_spawn(&pid, sp->file, &actions, &attr, sp->argv, sp->envp);
-    for (size_t i = 0; i < sp->n_fds; i++)
-        fd_close(moved[i]);
-    (void)posix_spawnattr_destroy(&attr);
-    (void)posix_spawn_file_actions_destroy(&actions);
-    return r < 0 ? r : pid;
+    return kernel_close_range((unsigned)from, ~0U, K_CLOSE_RANGE_CLOEXEC) < 0 ? -errno : 0;
 }

@@ -3,6 +3,7 @@
 #include "runner/command.h"
 #include "base/err.h"
 #include "base/fd.h"
+#include "base/kernel.h"
 #include "base/mem.h"
 #include "runner/answer.h"
 #include "runner/tree.h"
@@ -11,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -117,7 +117,7 @@ static void __attribute__((noreturn)) launch_child(struct launch *l)
     for (int fd = START_STDIN; fd <= START_STDERR; fd++)
         if (dup2(l->fds[fd], fd) < 0)
             goto failed;
-    if (syscall(SYS_close_range, START_STDERR + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+    if (kernel_close_range(START_STDERR + 1, ~0U, K_CLOSE_RANGE_CLOEXEC) < 0)
         goto failed;
     l->stage = START_AT_CWD;
     if (chdir(l->st->cwd[0] ? l->st->cwd : "/") < 0)
@@ -278,7 +278,7 @@ static int descriptors_keep(int channel)
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(channel, 3) < 0)
         return -errno;
-    return syscall(SYS_close_range, 4, ~0U, 0) < 0 ? -errno : 0;
+    return kernel_close_range(4, ~0U, 0) < 0 ? -errno : 0;
 }
 
 static void __attribute__((noreturn)) supervisor_main(const struct start *st, const int *fds)

@@ -1,13 +1,13 @@
 /* Runs in: runner (stage). Reads: trusted. May block: yes. */
 #include "runner/etc.h"
 #include "base/fd.h"
+#include "base/kernel.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -94,15 +94,14 @@ static int overlay_make(int layer, int lower)
 {
     char dirs[96];
     snprintf(dirs, sizeof dirs, "/proc/self/fd/%d:/proc/self/fd/%d", layer, lower);
-    CLEANUP(fd_done) int fs = fsopen("overlay", FSOPEN_CLOEXEC);
+    CLEANUP(fd_done) int fs = kernel_fsopen("overlay", K_FSOPEN_CLOEXEC);
     if (fs < 0)
         return -errno;
-    if (fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", dirs, 0) < 0 ||
-        fsconfig(fs, FSCONFIG_SET_FLAG, "userxattr", NULL, 0) < 0 ||
-        fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+    if (kernel_fsconfig(fs, K_FSCONFIG_SET_STRING, "lowerdir", dirs) < 0 ||
+        kernel_fsconfig(fs, K_FSCONFIG_SET_FLAG, "userxattr", NULL) < 0 ||
+        kernel_fsconfig(fs, K_FSCONFIG_CMD_CREATE, NULL, NULL) < 0)
         return -errno;
-    int tree =
-        fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY);
+    int tree = kernel_fsmount(fs, K_FSMOUNT_CLOEXEC, K_ATTR_NOSUID | K_ATTR_NODEV | K_ATTR_RDONLY);
     return tree < 0 ? -errno : tree;
 }
 
@@ -157,7 +156,7 @@ static int mask_attach(struct joins *j, const char *name, int at)
     CLEANUP(fd_done) int source = openat(j->mask, name, O_PATH | O_CLOEXEC | O_NOFOLLOW);
     if (source < 0)
         return -errno;
-    CLEANUP(fd_done) int tree = joins_clone(source, MOUNT_ATTR_RDONLY);
+    CLEANUP(fd_done) int tree = joins_clone(source, K_ATTR_RDONLY);
     return tree < 0 ? tree : joins_attach(tree, at);
 }
 
@@ -213,7 +212,7 @@ static int name_mask(struct joins *j, const struct join *row)
 static int bind_join(struct joins *j, int lower, const struct join *names, size_t n, int target,
                      struct err *err)
 {
-    CLEANUP(fd_done) int tree = joins_clone(lower, MOUNT_ATTR_RDONLY);
+    CLEANUP(fd_done) int tree = joins_clone(lower, K_ATTR_RDONLY);
     int r = tree < 0 ? tree : joins_attach(tree, target);
     for (size_t i = 0; i < n && r >= 0; i++) {
         r = name_mask(j, &names[i]);

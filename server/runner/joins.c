@@ -2,13 +2,13 @@
  * block: yes. */
 #include "runner/joins.h"
 #include "base/fd.h"
+#include "base/kernel.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "runner/etc.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,34 +25,31 @@ static int fail(struct err *err, int r, const char *step, const char *path)
 
 static int tmpfs_make(void)
 {
-    CLEANUP(fd_done) int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
+    CLEANUP(fd_done) int fs = kernel_fsopen("tmpfs", K_FSOPEN_CLOEXEC);
     if (fs < 0)
         return -errno;
-    if (fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755", 0) < 0 ||
-        fsconfig(fs, FSCONFIG_SET_STRING, "size", VIEW_SIZE, 0) < 0 ||
-        fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", VIEW_INODES, 0) < 0 ||
-        fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+    if (kernel_fsconfig(fs, K_FSCONFIG_SET_STRING, "mode", "0755") < 0 ||
+        kernel_fsconfig(fs, K_FSCONFIG_SET_STRING, "size", VIEW_SIZE) < 0 ||
+        kernel_fsconfig(fs, K_FSCONFIG_SET_STRING, "nr_inodes", VIEW_INODES) < 0 ||
+        kernel_fsconfig(fs, K_FSCONFIG_CMD_CREATE, NULL, NULL) < 0)
         return -errno;
-    int tree = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    int tree = kernel_fsmount(fs, K_FSMOUNT_CLOEXEC, K_ATTR_NOSUID | K_ATTR_NODEV);
     return tree < 0 ? -errno : tree;
 }
 
 int joins_attach(int tree, int target)
 {
-    return move_mount(tree, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0
-               ? -errno
-               : 0;
+    return kernel_move_mount(tree, target) < 0 ? -errno : 0;
 }
 
 int joins_clone(int source, uint64_t attributes)
 {
-    struct mount_attr attr = {.attr_set = attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV};
+    struct kernel_mount_attr attr = {.attr_set = attributes | K_ATTR_NOSUID | K_ATTR_NODEV};
     /* Recursive always: without it a folder with mounts below is EINVAL in a user namespace. */
-    int tree =
-        open_tree(source, "", AT_EMPTY_PATH | AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    int tree = kernel_tree_clone(source);
     if (tree < 0)
         return -errno;
-    if (mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof attr) < 0) {
+    if (kernel_tree_setattr(tree, &attr) < 0) {
         int r = -errno;
         close(tree);
         return r;
@@ -217,7 +214,7 @@ static int run_bind(struct joins *j, const struct join *row, struct err *err)
     if (source < 0)
         return is_pin ? fail(err, source, "pin", row->target) : source;
     CLEANUP(fd_done)
-    int tree = joins_clone(source, row->flags & JOIN_READ_ONLY ? MOUNT_ATTR_RDONLY : 0);
+    int tree = joins_clone(source, row->flags & JOIN_READ_ONLY ? K_ATTR_RDONLY : 0);
     if (tree < 0)
         return fail(err, tree, "clone", is_pin ? row->target : row->source);
     CLEANUP(fd_done) int target = target_make(j, row->target, is_file, err);

@@ -41,13 +41,13 @@ static int limits_set(const struct rules *rules)
     for (uint32_t i = 0; i < rules->n_limits; i++) {
         const struct rules_limit *row = &rules->limits[i];
         struct rlimit now, limit = {.rlim_cur = row->soft, .rlim_max = row->hard};
-        if (getrlimit((__rlimit_resource_t)row->resource, &now) < 0)
+        if (getrlimit((int)row->resource, &now) < 0)
             return -errno;
         if (limit.rlim_max > now.rlim_max)
             limit.rlim_max = now.rlim_max;
         if (limit.rlim_cur > limit.rlim_max)
             limit.rlim_cur = limit.rlim_max;
-        if (setrlimit((__rlimit_resource_t)row->resource, &limit) < 0)
+        if (setrlimit((int)row->resource, &limit) < 0)
             return -errno;
     }
     return 0;

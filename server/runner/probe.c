@@ -398,7 +398,7 @@ static int probe_proc(struct probe *p)
     return r;
 }
 
-static void put_limit(struct str *out, const char *label, __rlimit_resource_t resource)
+static void put_limit(struct str *out, const char *label, int resource)
 {
     struct rlimit limit;
     (void)str_printf(out, "%s%s=", out->len ? " " : "", label);

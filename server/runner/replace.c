@@ -2,6 +2,7 @@
 #include "runner/replace.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/kernel.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include <dirent.h>
@@ -96,7 +97,7 @@ static int give_name(const struct replacing *rp, const char *temp)
     const char *name = rp->place->name;
     if (!rp->must_be_new)
         return renameat(dir, temp, dir, name) < 0 ? -errno : 0;
-    if (renameat2(dir, temp, dir, name, RENAME_NOREPLACE) == 0)
+    if (kernel_rename_new(dir, temp, dir, name) == 0)
         return 0;
     if (errno != EINVAL) /* a file system without that flag */
         return -errno;

@@ -23,6 +23,7 @@
 
 #define BINARY_LOOK  ((size_t)8 << 10)  /* a NUL in the first bytes: no text */
 #define REGEX_LINE   ((size_t)64 << 10) /* of a longer line only the start is searched */
+#define FILLER       '\1'
 #define MEMORY_MAX   ((rlim_t)1 << 30) /* of the child: "(a{999}){999}" must not take the session */
 #define DEPTH_ABOVE  64
 #define LATE_MS      300 /* what the child may take beyond its own deadline */
@@ -42,7 +43,8 @@ struct searcher {
     uint64_t n_hits, hits_max;
     size_t n_bytes;
     bool has_more;
-    char *buf; /* SEARCH_FILE_MAX */
+    char *buf;  /* SEARCH_FILE_MAX */
+    char *text; /* REGEX_LINE and a NUL: the line that is matched */
 };
 
 struct span {
@@ -106,10 +108,31 @@ static int put_hit(struct searcher *sr, const char *path, uint64_t line_number, 
     return r;
 }
 
-static bool find_in_line(const struct searcher *sr, const char *line, size_t n, struct span *ret)
+/* LINE as regexec wants it: its end is a NUL, and nothing in it stops a matcher. A NUL, and where
+ * characters count a byte that is part of none, stands there as a control character. */
+static void set_text(struct searcher *sr, const char *line, size_t n)
 {
-    regmatch_t match = {.rm_so = 0, .rm_eo = (regoff_t)(n < REGEX_LINE ? n : REGEX_LINE)};
-    if (regexec(&sr->regex, line, 1, &match, REG_STARTEND) != 0)
+    memcpy(sr->text, line, n);
+    sr->text[n] = '\0';
+    for (char *p = sr->text; (p = memchr(p, '\0', (size_t)(sr->text + n - p)));)
+        *p++ = FILLER;
+    if (MB_CUR_MAX == 1 || utf8_is_valid(sr->text, n))
+        return;
+    for (size_t i = 0; i < n;) {
+        unsigned char c = (unsigned char)sr->text[i];
+        size_t len = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 1;
+        if (len <= n - i && utf8_is_valid(sr->text + i, len))
+            i += len;
+        else
+            sr->text[i++] = FILLER;
+    }
+}
+
+static bool find_in_line(struct searcher *sr, const char *line, size_t n, struct span *ret)
+{
+    regmatch_t match;
+    set_text(sr, line, n < REGEX_LINE ? n : REGEX_LINE);
+    if (regexec(&sr->regex, sr->text, 1, &match, 0) != 0)
         return false;
     *ret = (struct span){(size_t)match.rm_so, (size_t)(match.rm_eo - match.rm_so)};
     return true;
@@ -264,7 +287,8 @@ static void run_child(struct searcher *sr)
 {
     limit_child();
     sr->buf = malloc(SEARCH_FILE_MAX);
-    int r = sr->buf ? search_start(sr) : -ENOMEM;
+    sr->text = malloc(REGEX_LINE + 1);
+    int r = sr->buf && sr->text ? search_start(sr) : -ENOMEM;
     uint8_t flags[RECORD_FLAGS] = {sr->has_more, sr->walk.is_out_of_time};
     if (r >= 0)
         r = put_record(sr->out, flags, RECORD_END);
@@ -334,6 +358,16 @@ static int end_child(pid_t child, bool is_killed)
     return is_killed ? 0 : -ENOMEM; /* killed by its limit */
 }
 
+/* No part of POSIX's extended expressions; a C library that has none would take the digit itself.
+ */
+static bool has_back_reference(const char *pattern)
+{
+    for (const char *p = pattern; (p = strchr(p, '\\')) && p[1]; p += 2)
+        if (p[1] >= '1' && p[1] <= '9')
+            return true;
+    return false;
+}
+
 static int compile(struct searcher *sr, struct str *ret_why)
 {
     const struct search *s = sr->s;
@@ -345,9 +379,9 @@ static int compile(struct searcher *sr, struct str *ret_why)
     for (size_t i = 0; i < s->pattern_len; i++)
         if ((unsigned char)s->pattern[i] >= 0x80)
             (void)setlocale(LC_CTYPE, "C.UTF-8");
-    int failed = memchr(s->pattern, '\0', s->pattern_len)
-                     ? REG_BADPAT
-                     : regcomp(&sr->regex, s->pattern, REG_EXTENDED);
+    int failed = memchr(s->pattern, '\0', s->pattern_len) ? REG_BADPAT
+                 : has_back_reference(s->pattern)         ? REG_ESUBREG
+                                                  : regcomp(&sr->regex, s->pattern, REG_EXTENDED);
     if (failed == 0)
         return 0;
     char text[160];

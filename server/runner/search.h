@@ -1,7 +1,8 @@
 /* Searching the content of files below a folder (tool SEARCH): a literal text or a POSIX extended
- * regular expression, line by line. Honours ignore files, skips .git and binary files, follows no
- * link. Bounded: a child of the worker searches, and is killed when a regular expression or a file
- * system does not come back in time; what was found until then is the answer. */
+ * regular expression (no back references, a repetition counts to 255), line by line. Honours ignore
+ * files, skips .git and binary files, follows no link. Bounded: a child of the worker searches, and
+ * is killed when a regular expression or a file system does not come back in time; what was found
+ * until then is the answer. */
 #pragma once
 #include "wire/pack.h"
 #include <stdbool.h>

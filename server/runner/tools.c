@@ -1,6 +1,7 @@
 /* Runs in: runner (a worker of one call). Reads: hostile. May block: files. */
 #include "runner/tools.h"
 #include "base/fd.h"
+#include "base/kernel.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "runner/answer.h"
@@ -40,7 +41,7 @@ static int tool_stat_call(struct call *c)
 static int rename_to_new(const struct place *from, const struct place *to)
 {
     struct stat st;
-    if (renameat2(from->dir, from->name, to->dir, to->name, RENAME_NOREPLACE) == 0)
+    if (kernel_rename_new(from->dir, from->name, to->dir, to->name) == 0)
         return 0;
     if (errno != EINVAL)
         return -errno;

@@ -2,6 +2,7 @@
 #include "runner/worker.h"
 #include "base/err.h"
 #include "base/fd.h"
+#include "base/kernel.h"
 #include "runner/answer.h"
 #include "runner/tools.h"
 #include "wire/msg.h"
@@ -39,7 +40,7 @@ static bool descriptors_keep(int socket, int *content)
         *content = WORKER_CONTENT;
     }
     unsigned first = *content >= 0 ? WORKER_CONTENT + 1 : WORKER_CONTENT;
-    return close_range(first, ~0U, 0) == 0;
+    return kernel_close_range(first, ~0U, 0) == 0;
 }
 
 static void __attribute__((noreturn)) worker_main(const struct frame *f, int fd, int socket)

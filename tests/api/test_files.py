@@ -195,7 +195,13 @@ class Files(ApiTest):
         self.assertEqual([h for h in at if h[0] != "/bin"], [("/a/b/z.txt", 1, 1), ("/a/y.py", 1, 5), ("/x.py", 2, 1)])
         hits = self.c.call("POST", self.base + "/search", {"pattern": "^needle\\.", "path": tree, "regex": True})
         self.assertEqual([h["text"] for h in hits["items"]], ["needle."])
-        self.c.problem(422, "body_invalid", "POST", self.base + "/search", {"pattern": "(", "regex": True, "path": tree})
+        for wrong in ("(", "[[:none:]]", "a{2,1}", "(e)\\1"):
+            self.c.problem(422, "body_invalid", "POST", self.base + "/search", {"pattern": wrong, "regex": True, "path": tree})
+        with open(tree + "/strange", "wb") as f:
+            f.write(b"\n" * 8192 + "a\xffézé\nN\0L\n".encode("latin-1").replace(b"\xe9", "é".encode()) + b"x" * 70000 + b"y\nend")
+        for pattern, line in (("^a.é.é$", 8193), ("^N.L$", 8194), ("^(e|f)n[[:alpha:]]$", 8196), ("\\bend\\b", 8196), ("xy", None)):
+            hits = self.c.call("POST", self.base + "/search", {"pattern": pattern, "path": tree, "regex": True})
+            self.assertEqual([h["line"] for h in hits["items"]], [line] if line else [], pattern)
         found = self.c.call("POST", self.base + "/glob", {"pattern": "**/*.py", "path": tree})
         self.assertEqual(sorted(e["path"].removeprefix(tree) for e in found["items"]), ["/a/y.py", "/x.py"])
         self.c.problem(403, "outside_session", "POST", self.base + "/search", {"pattern": "x", "path": self.secret})

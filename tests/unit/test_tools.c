@@ -515,10 +515,12 @@ static void searches_what_is_not_ignored(void **state)
                         "w/a:1:5:one needle|w/a:3:1:needle needle"); /* a file */
     assert_string_equal(search(w, "w/n.log", "need", 0, 0, &error), "w/n.log:1:1:needle");
     assert_string_equal(search(w, "w", "^(one|t.o)$", TOOL_REGEX, 0, &error), "w/a:2:1:two");
-    assert_string_equal(search(w, "w", "n.*(e)\\1dle$", TOOL_REGEX, 0, &error),
+    assert_string_equal(search(w, "w", "n.*(e){2}dle$", TOOL_REGEX, 0, &error),
                         "w/a:1:2:one needle|w/a:3:1:needle needle");
     assert_string_equal(search(w, "w", "a.b", 0, 0, &error), ""); /* literal: no regex */
     (void)search(w, "w", "(", TOOL_REGEX, 0, &error);
+    assert_int_equal(error, EINVAL);
+    (void)search(w, "w", "(e)\\1", TOOL_REGEX, 0, &error); /* no back references */
     assert_int_equal(error, EINVAL);
     (void)search(w, "w", "", 0, 0, &error);
     assert_int_equal(error, EINVAL);
@@ -526,6 +528,27 @@ static void searches_what_is_not_ignored(void **state)
     assert_int_equal(error, ENOENT);
     (void)search(w, "out", "x", 0, 0, &error);
     assert_int_equal(error, EACCES);
+}
+
+/* A NUL, a byte that is no character, a line longer than what is searched of it. */
+static void searches_strange_lines(void **state)
+{
+    const struct world *w = *state;
+    uint32_t error;
+    struct str text = {0};
+    for (int i = 0; i < 8192; i++)
+        str_putc(&text, '\n');
+    str_add(&text, "a\xff\xc3\xa9z\xc3\xa9\nN\0L\n", 11);
+    for (int i = 0; i < 70000; i++)
+        str_putc(&text, 'x');
+    str_puts(&text, "y\nend");
+    put(w, "w/strange", text.data, text.len);
+    assert_string_equal(search(w, "w", "^a.\xc3\xa9.\xc3\xa9$", TOOL_REGEX, 0, &error),
+                        "w/strange:8193:1:a\xff\xc3\xa9z\xc3\xa9");
+    assert_string_equal(search(w, "w", "^N.L$", TOOL_REGEX, 0, &error), "w/strange:8194:1:N");
+    assert_string_equal(search(w, "w", "xy", TOOL_REGEX, 0, &error), "");
+    assert_string_equal(search(w, "w", "^e.d$", TOOL_REGEX, 0, &error), "w/strange:8196:1:end");
+    str_done(&text);
 }
 
 static void searches_within_bounds(void **state)
@@ -553,7 +576,7 @@ static void searches_within_bounds(void **state)
         str_puts(&text, "ab");
     put(w, "w/many", text.data, text.len);
     uint64_t before = clock_now_ms();
-    got = search(w, "w", "((a*)*(b*)*)*\\1\\2\\3c", TOOL_REGEX, 300, &error);
+    got = search(w, "w", "((((a*)*(b*)*)*){1,99}){1,99}c", TOOL_REGEX, 300, &error);
     assert_true(clock_now_ms() - before < 3000);
     assert_true(error != 0 || strstr(got, "late") || got[0] == '\0');
     before = clock_now_ms();
@@ -655,6 +678,7 @@ int main(void)
                                        IN_WORLD(moves_makes_and_removes),
                                        IN_WORLD(lists_and_globs),
                                        IN_WORLD(searches_what_is_not_ignored),
+                                       IN_WORLD(searches_strange_lines),
                                        IN_WORLD(searches_within_bounds),
                                        IN_WORLD(is_atomic_under_kill),
                                        IN_WORLD(stands_concurrent_writers),
