@@ -173,11 +173,6 @@ void request_answer(struct request *rq, int r)
     request_resume(hr);
 }
 
-void request_wake(struct request *rq)
-{
-    request_dirty(rq->http);
-}
-
 void request_stream(struct request *rq, const struct stream *stream, struct watched *subject)
 {
     rq->reply.stream = stream;

@@ -82,12 +82,6 @@ static const struct problem PROBLEMS[] = {
     {"disk_full", 507, "The state cannot be written", "Make room on the disk."},
 };
 
-const struct problem *problem_rows(size_t *ret_n)
-{
-    *ret_n = ARRAY_LEN(PROBLEMS);
-    return PROBLEMS;
-}
-
 const struct problem *problem_find(const char *code)
 {
     for (size_t i = 0; i < ARRAY_LEN(PROBLEMS); i++)

@@ -162,11 +162,6 @@ const char *request_query(const struct request *rq, const char *name)
     return NULL;
 }
 
-bool request_may(const struct request *rq, unsigned scope)
-{
-    return (rq->caller.scopes & scope) == scope;
-}
-
 void request_done(struct request *rq)
 {
     route_done(rq);

@@ -70,7 +70,7 @@ struct query_member {
 
 struct request;
 /* A body that grows while the client reads. fill() adds to OUT and returns
- *   > 0 more may come at once, 0 nothing at present (call request_wake when that changes),
+ *   > 0 more may come at once, 0 nothing at present (asked again when the subject changes),
  *   < 0 that was all. Called only when there is room: a slow reader holds nobody up. */
 struct stream {
     int (*fill)(struct request *rq, struct str *out);
@@ -144,8 +144,7 @@ struct request {
 void request_park(struct request *rq, struct watched *subject, uint64_t wait_ms, wake_fn *woken);
 /* rq->reply is filled (or rq->err: then pass a negative R): the parked request goes on. */
 void request_answer(struct request *rq, int r);
-/* A stream has more: fill() is called soon. SUBJECT, when set, does the same at each change. */
-void request_wake(struct request *rq);
+/* The answer is STREAM: fill() is called soon, and again at each change of SUBJECT, when set. */
 void request_stream(struct request *rq, const struct stream *stream, struct watched *subject);
 
 /* Frees all that the request holds but http.c's part. */
@@ -175,6 +174,5 @@ int request_if_match(struct request *rq, int64_t rev);
 /* ?confirm= must be VALUE: else 409 confirm_required with `confirm`. */
 int request_confirm(struct request *rq, const char *value, const char *what);
 const char *request_query(const struct request *rq, const char *name); /* NULL = absent */
-bool request_may(const struct request *rq, unsigned scope);
 /* How an answer in bytes shows its level: header Cordon-Enforcement. Borrows. */
 int reply_enforcement(struct request *rq, const json_t *enforcement);

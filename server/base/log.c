@@ -10,16 +10,10 @@
 #define LINE_MAX_BYTES 4096
 
 static const char *log_program = "cordon";
-static int log_is_debug;
 
 void log_open(const char *program)
 {
     log_program = program;
-}
-
-void log_debug_enable(int on)
-{
-    log_is_debug = on;
 }
 
 /* One write a line, so that lines of several processes do not mix. */
@@ -55,13 +49,3 @@ __attribute__((format(printf, 3, 0))) static void log_line(const char *level, co
 LOG_FUNCTION(log_info, "info")
 LOG_FUNCTION(log_warn, "warn")
 LOG_FUNCTION(log_error, "error")
-
-void log_debug(const char *event, const char *fmt, ...)
-{
-    if (!log_is_debug)
-        return;
-    va_list ap;
-    va_start(ap, fmt);
-    log_line("debug", event, fmt, ap);
-    va_end(ap);
-}

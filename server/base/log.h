@@ -3,8 +3,6 @@
 #pragma once
 
 void log_open(const char *program); /* names the program in each line */
-void log_debug_enable(int on);
-void log_debug(const char *event, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void log_info(const char *event, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void log_warn(const char *event, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void log_error(const char *event, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

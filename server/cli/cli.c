@@ -155,14 +155,6 @@ void cli_print(const char *text)
     fputs(str_c(&line), stdout);
 }
 
-void cli_printf(const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    (void)vprintf(fmt, ap);
-    va_end(ap);
-}
-
 void cli_print_json(const json_t *doc)
 {
     /* ASCII only: no control or format character reaches a terminal unescaped. */

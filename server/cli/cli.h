@@ -58,7 +58,6 @@ bool cli_confirm(const char *question);
 
 /* Printing to standard out: text that came from elsewhere is escaped. */
 void cli_print(const char *text);
-void cli_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* own text only */
 void cli_print_json(const json_t *doc);
 /* A column of WIDTH and a space behind; NULL prints "-". */
 void cli_column(const char *text, int width);

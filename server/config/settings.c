@@ -124,11 +124,6 @@ int64_t settings_int(const struct settings *s, const char *key)
     return json_integer_value(settings_get(s, key));
 }
 
-bool settings_bool(const struct settings *s, const char *key)
-{
-    return json_is_true(settings_get(s, key));
-}
-
 const char *settings_text(const struct settings *s, const char *key)
 {
     return json_string_value(settings_get(s, key));

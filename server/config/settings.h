@@ -12,7 +12,6 @@ int64_t settings_rev(const struct settings *s);
 const json_t *settings_get(const struct settings *s,
                            const char *key); /* never NULL for a known key */
 int64_t settings_int(const struct settings *s, const char *key);
-bool settings_bool(const struct settings *s, const char *key);
 const char *settings_text(const struct settings *s, const char *key); /* NULL for null */
 /* {values, meta, rev} of GET /settings. */
 json_t *settings_to_json(const struct settings *s);

@@ -45,14 +45,6 @@ int pool_new(uv_loop_t *loop, struct pool **ret)
     return 0;
 }
 
-void pool_free(struct pool *pool)
-{
-    if (pool == NULL)
-        return;
-    pool_trim(&pool->trim);
-    closing_start(&pool->closing);
-}
-
 /* Mapped, not malloc'ed: it goes back to the machine as soon as it is let go. */
 static void *large_lend(struct pool *pool)
 {

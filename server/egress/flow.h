@@ -16,8 +16,7 @@
 #include <sys/types.h>
 
 struct pool; /* buffers: a few large ones, small ones when many flows are busy */
-int pool_new(uv_loop_t *loop, struct pool **ret);
-void pool_free(struct pool *pool);
+int pool_new(uv_loop_t *loop, struct pool **ret); /* one, for as long as the egress lives */
 
 enum flow_state {
     FLOW_OPEN = 0,

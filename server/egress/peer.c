@@ -51,13 +51,6 @@ void peer_want(struct peer *p, int events)
         (void)uv_poll_start(&p->poll, events, peer_polled);
 }
 
-void peer_hand(struct peer *p, peer_ready_fn *ready, void *arg)
-{
-    peer_want(p, 0);
-    p->ready = ready;
-    p->arg = arg;
-}
-
 void peer_close(struct peer *p, bool reset)
 {
     const struct linger none = {.l_onoff = 1, .l_linger = 0};

@@ -3,7 +3,6 @@
  *
  *     peer_new(loop, fd, ready, arg, &p);      // the peer owns the descriptor from now on
  *     peer_want(p, UV_READABLE);               // ready(arg, p, events) until changed
- *     peer_hand(p, other_ready, other_arg);    // it changes hands
  *     peer_close(p, false);                    // closed and freed on the loop's next turn */
 #pragma once
 #include "base/loop.h"
@@ -20,7 +19,6 @@ struct peer {
 };
 /* Takes FD, also on failure; makes it non-blocking. */
 int peer_new(uv_loop_t *loop, int take_fd, peer_ready_fn *ready, void *arg, struct peer **ret);
-void peer_hand(struct peer *p, peer_ready_fn *ready, void *arg); /* waits for nothing then */
-void peer_want(struct peer *p, int events);                      /* UV_READABLE | UV_WRITABLE */
+void peer_want(struct peer *p, int events); /* UV_READABLE | UV_WRITABLE */
 /* RESET: the other side sees a reset, not an end. NULL is fine. */
 void peer_close(struct peer *p, bool reset);

@@ -234,20 +234,6 @@ int resolver_new(uv_loop_t *loop, stale_fn *stale, void *arg, struct resolver **
     return 0;
 }
 
-void resolver_free(struct resolver *r)
-{
-    if (r == NULL)
-        return;
-    while (r->channels != NULL) {
-        struct channel *ch = r->channels;
-        r->channels = ch->next;
-        channel_close(ch);
-    }
-    for (size_t i = 0; i < EG_FILES; i++)
-        fd_close(r->files[i].fd);
-    free(r);
-}
-
 /* Old channels go once they are idle. */
 static void channels_sweep(struct resolver *r)
 {

@@ -25,9 +25,8 @@ typedef void lookup_fn(void *arg, int family, enum lookup_end end, const char *w
 /* FILE changed: resolver_file() is to be called, sooner or later. */
 typedef void stale_fn(void *arg, enum eg_file file);
 
-/* Before the lock-down. */
+/* Before the lock-down; lives as long as the egress. */
 int resolver_new(uv_loop_t *loop, stale_fn *stale, void *arg, struct resolver **ret);
-void resolver_free(struct resolver *r);
 /* What FILE holds now, in a memfd; IS_READABLE false: it is gone, or not for us. */
 void resolver_file(struct resolver *r, enum eg_file file, int take_fd, bool is_readable);
 /* May call FN before it returns; then *ret is NULL. FAMILY is AF_INET or AF_INET6. */

@@ -71,11 +71,6 @@ const char *command_id(const struct command *c)
     return c->id;
 }
 
-struct session *command_session(struct command *c)
-{
-    return c->session;
-}
-
 struct watched *command_watched(struct command *c)
 {
     return &c->watched;

@@ -42,7 +42,6 @@ struct command *command_find(struct session *s,
 void command_ref(struct command *c);
 void command_unref(struct command *c);
 const char *command_id(const struct command *c);
-struct session *command_session(struct command *c);
 bool command_is_ended(const struct command *c);
 struct watched *command_watched(struct command *c); /* state and output: new frames */
 json_t *command_to_json(const struct command *c);   /* the resource, without `text` */

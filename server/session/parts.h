@@ -154,8 +154,6 @@ struct session {
 struct session *session_alloc(struct sessions *ss, const struct actor *actor);
 /* Looks at what happened and goes on; the only place with logic (style.md, rule 9). */
 void session_step(struct session *s);
-/* Ends it for a reason that no client gave: FAILURE is filled by the caller. */
-void session_fail(struct session *s, const struct err *err);
 /* Something that the resource shows changed: rev, record, watchers. */
 void session_changed(struct session *s);
 void session_touched(struct session *s); /* counts only: watchers, no record */

@@ -115,7 +115,6 @@ int session_set_approvals(struct session *s, enum approvals a, const struct acto
 json_t *session_to_json(const struct session *s);     /* the resource of api.md */
 json_t *session_proof_json(const struct session *s);  /* NULL when none was run */
 json_t *session_enforcement(const struct session *s); /* new reference */
-json_t *session_blocked_json(struct session *s, const char *command_id /* or NULL */);
 json_t *session_access_json(struct session *s);
 const struct policy *session_policy(const struct session *s);
 const struct hostset *session_hosts(struct session *s); /* NULL without memory */

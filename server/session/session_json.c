@@ -149,12 +149,6 @@ json_t *session_proof_json(const struct session *s)
     return json_incref(s->receipt);
 }
 
-json_t *session_blocked_json(struct session *s, const char *command_id)
-{
-    json_t *items = NULL;
-    return blocked_list(s->ss->deps.db, s->id, command_id, &items) < 0 ? json_array() : items;
-}
-
 /* ---- GET S/access: each thing inside, and where it comes from ----------------------------------
  */
 
@@ -167,10 +161,6 @@ static json_t *access_folder(const struct session *s, const struct policy_folder
     (void)json_object_set_new(out, "removable", json_false());
     return out;
 }
-
-struct access_sites {
-    json_t *out;
-};
 
 static int access_site(const struct site *row, void *arg)
 {
