@@ -75,10 +75,8 @@ class Run(unittest.TestCase):
         p.communicate()
 
     def test_timeout_is_124(self):
-        begin = time.monotonic()
-        r = self.h.cordon("run", "--timeout", "300ms", "--", "sleep", "60")
+        r = self.h.cordon("run", "--timeout", "300ms", "--", "sleep", "600")
         self.assertEqual(r.code, 124, r)
-        self.assertLess(time.monotonic() - begin, 20)
 
     def test_refusals_are_125_with_reason_and_cure(self):
         for args, text in (
@@ -160,12 +158,11 @@ class Run(unittest.TestCase):
         p.communicate()
 
     def test_output_comes_as_it_is_written(self):
-        p = self.h.start("run", "--", "sh", "-c", "echo one; sleep 5; echo two")
-        begin = time.monotonic()
+        p = self.h.start("run", "--", "sh", "-c", "echo one; n=0; until test -e seen || test $n = 600; do "
+                         "sleep 0.05; n=$((n + 1)); done; test -e seen && echo two")
         self.assertEqual(p.stdout.readline(), b"one\n")
-        self.assertLess(time.monotonic() - begin, 4)
-        p.terminate()
-        p.communicate()
+        open(self.h.work + "/seen", "x").close()  # only who has read the first line makes the second
+        self.assertEqual(p.communicate(timeout=60)[0], b"two\n")
 
     # ---- standard in -------------------------------------------------------------------------------
 
@@ -283,10 +280,8 @@ class Run(unittest.TestCase):
 
     def test_session_ends_with_all_that_it_left_behind(self):
         mark = self.mark()
-        begin = time.monotonic()
         r = self.h.sh(f"setsid sh -c 'while :; do sleep 0.1; done # {mark}' & echo left")
         self.assertEqual((r.code, r.out), (0, b"left\n"), r)
-        self.assertLess(time.monotonic() - begin, 10)
         self.none_alive(mark)
 
     def test_timeout_takes_descendants_along(self):
