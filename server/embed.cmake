@@ -11,17 +11,11 @@ function(embed room name)
 endfunction()
 
 file(GLOB sql CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/schema/sql/*.sql)
-if(sql)
-  embed(store schema_sql ${sql})
-endif()
-if(EXISTS ${CMAKE_SOURCE_DIR}/schema/openapi.json)
-  embed(api schema_openapi ${CMAKE_SOURCE_DIR}/schema/openapi.json)
-endif()
+embed(store schema_sql ${sql})
+embed(api schema_openapi ${CMAKE_SOURCE_DIR}/schema/openapi.json)
 file(GLOB web CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/webui/*.html ${CMAKE_SOURCE_DIR}/webui/*.css
      ${CMAKE_SOURCE_DIR}/webui/*.js ${CMAKE_SOURCE_DIR}/webui/*.svg)
-if(web)
-  embed(api webui_files ${web})
-endif()
+embed(api webui_files ${web})
 # profiles/NAME.calls: a line is the name of a system call and what becomes of it. Each file becomes
 # `#define PROFILE_NAME_CALLS(ROW)` in gen/profiles.h: ROW(name, word) a line, read by render/seccomp.
 file(GLOB call_lists CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/profiles/*.calls)

@@ -44,26 +44,6 @@ const struct shape TOKEN_BODY = {TOKEN_FIELDS, sizeof(struct token_body), NULL};
 /* ---- Rendering --------------------------------------------------------------------------------
  */
 
-static json_t *time_json(int64_t wall_ms)
-{
-    char text[CLOCK_TEXT_MAX];
-
-    if (wall_ms == 0)
-        return json_null();
-    clock_text(wall_ms, text);
-    return json_string(text);
-}
-
-static json_t *scopes_json(unsigned scopes)
-{
-    json_t *list = json_array();
-
-    for (size_t i = 0; SCOPE_ROWS[i].name; i++)
-        if (scopes & SCOPE_ROWS[i].scope)
-            (void)json_array_append_new(list, json_string(SCOPE_ROWS[i].name));
-    return list;
-}
-
 static json_t *text_or_null(const char *text)
 {
     return text[0] ? json_string(text) : json_null();

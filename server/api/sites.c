@@ -101,16 +101,6 @@ static json_t *text_or_null(const char *text)
     return text[0] ? json_string(text) : json_null();
 }
 
-static json_t *time_or_null(int64_t wall_ms)
-{
-    char text[CLOCK_TEXT_MAX];
-
-    if (wall_ms == 0)
-        return json_null();
-    clock_text(wall_ms, text);
-    return json_string(text);
-}
-
 static enum covers covers_of(const struct site *s)
 {
     if (strcmp(s->host, "*") == 0)
@@ -134,7 +124,7 @@ json_t *site_to_json(const struct site *s)
         "enabled", s->enabled ? 1 : 0, "note", text_or_null(s->note), "allow_private",
         s->allow_private ? 1 : 0, "source", s->source, "group", text_or_null(s->group),
         "credential_id", "hits", (json_int_t)s->hits, "blocked_hits", (json_int_t)s->blocked_hits,
-        "last_used_at", time_or_null(s->last_used_at), "removable", is_own ? 1 : 0, "created_by",
+        "last_used_at", time_json(s->last_used_at), "removable", is_own ? 1 : 0, "created_by",
         s->created_by, "rev", (json_int_t)s->rev);
 }
 

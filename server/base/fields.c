@@ -1,5 +1,6 @@
 /* Runs in: daemon, cli. Reads: hostile. May block: no. */
 #include "base/fields.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include <errno.h>
@@ -436,4 +437,13 @@ json_t *json_strict_parse(const char *bytes, size_t n, struct err *err)
     json_error_t why;
     json_t *value = json_loadb(bytes, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
     return value ? value : refuse_text(bytes, n, &why, err);
+}
+
+json_t *time_json(int64_t wall_ms)
+{
+    char text[CLOCK_TEXT_MAX];
+    if (wall_ms == 0)
+        return json_null();
+    clock_text(wall_ms, text);
+    return json_string(text);
 }

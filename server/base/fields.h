@@ -55,5 +55,7 @@ void fields_done(const struct field *table, void *out);
 /* Bytes -> json: UTF-8, no NUL, no lone surrogate, no duplicate member, depth <= 32, nothing
  * behind. NULL on failure with code json_invalid or body_invalid (duplicates) and the place. */
 json_t *json_strict_parse(const char *bytes, size_t n, struct err *err);
+/* RFC 3339 text of a time, null for 0. */
+json_t *time_json(int64_t wall_ms);
 /* RFC 6901 escaping of one member name appended to a pointer. */
 void json_pointer_add(char *pointer, size_t size, const char *member);

@@ -1,4 +1,5 @@
 /* Runs in: daemon. Reads: trusted; a command's words and output counts. May block: no. */
+#include "base/fields.h"
 #include "session/command_parts.h"
 #include <signal.h>
 #include <stdio.h>
@@ -7,13 +8,6 @@
 const char *const COMMAND_STATE_NAMES[] = {"queued",    "starting", "running", "exited", "killed",
                                            "timed_out", "failed",   "lost",    NULL};
 const char *const START_STAGE_NAMES[] = {"wall", "cwd", "exec", "limit", NULL};
-
-static json_t *time_json(int64_t wall_ms)
-{
-    char text[CLOCK_TEXT_MAX];
-    clock_text(wall_ms, text);
-    return json_string(text);
-}
 
 /* Any bytes as JSON text; what is not UTF-8 is shown escaped. */
 static json_t *any_text(const char *text)

@@ -1,14 +1,7 @@
 /* Runs in: daemon. Reads: trusted. May block: no. */
+#include "base/fields.h"
 #include "session/parts.h"
-#include "store/records.h"
 #include <string.h>
-
-static json_t *time_json(int64_t wall_ms)
-{
-    char text[CLOCK_TEXT_MAX];
-    clock_text(wall_ms, text);
-    return json_string(text);
-}
 
 json_t *session_enforcement(const struct session *s)
 {

@@ -124,6 +124,17 @@ int db_changes(struct db *db)
     return sqlite3_changes(db->sql);
 }
 
+int db_run_by_id(struct db *db, enum db_stmt which, const char *sql, const char *id)
+{
+    sqlite3_stmt *st;
+    int r = db_prepare_write(db, which, sql, &st);
+    if (r < 0)
+        return r;
+    bind_text(st, 1, id);
+    r = db_run(db, st);
+    return r < 0 ? r : db_changes(db);
+}
+
 int db_write_begin(struct db *db)
 {
     if (db->group_error)

@@ -166,6 +166,8 @@ int db_prepare_write(struct db *db, enum db_stmt id, const char *sql, sqlite3_st
 int db_step(sqlite3_stmt *st);
 /* Steps a writing statement to its end; what cannot be written breaks the group. */
 int db_run(struct db *db, sqlite3_stmt *st);
+/* Prepares and runs a writing statement whose only parameter is ID: rows that it changed. */
+int db_run_by_id(struct db *db, enum db_stmt which, const char *sql, const char *id);
 /* Rolls the group back because of WHY: nothing of it may stand. */
 void db_break(struct db *db, int why);
 int db_changes(struct db *db); /* rows of the last db_run */

@@ -98,26 +98,15 @@ int record_get(struct db *db, enum record_kind kind, const char *id, json_t **re
     return r;
 }
 
-static int run_by_id(struct db *db, enum db_stmt which, const char *sql, const char *id)
-{
-    sqlite3_stmt *st;
-    int r = db_prepare_write(db, which, sql, &st);
-    if (r < 0)
-        return r;
-    bind_text(st, 1, id);
-    r = db_run(db, st);
-    return r < 0 ? r : db_changes(db);
-}
-
 int record_delete(struct db *db, enum record_kind kind, const char *id)
 {
     bool is_session = kind == RECORD_SESSION;
-    int r = is_session ? run_by_id(db, ST_BLOCKED_OF_SESSION, SQL_BLOCKED_OF_SESSION, id)
-                       : run_by_id(db, ST_BLOCKED_OF_COMMAND, SQL_BLOCKED_OF_COMMAND, id);
+    int r = is_session ? db_run_by_id(db, ST_BLOCKED_OF_SESSION, SQL_BLOCKED_OF_SESSION, id)
+                       : db_run_by_id(db, ST_BLOCKED_OF_COMMAND, SQL_BLOCKED_OF_COMMAND, id);
     if (r < 0)
         return r;
-    r = is_session ? run_by_id(db, ST_SESSION_DELETE, SQL_SESSION_DELETE, id)
-                   : run_by_id(db, ST_COMMAND_DELETE, SQL_COMMAND_DELETE, id);
+    r = is_session ? db_run_by_id(db, ST_SESSION_DELETE, SQL_SESSION_DELETE, id)
+                   : db_run_by_id(db, ST_COMMAND_DELETE, SQL_COMMAND_DELETE, id);
     return r < 0 ? r : r == 0 ? -ENOENT : 0;
 }
 

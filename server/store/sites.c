@@ -158,26 +158,15 @@ int site_find(struct db *db, enum site_list list, const char *session_id, const 
     return one_row(db, st, ret);
 }
 
-static int run_by_id(struct db *db, enum db_stmt which, const char *sql, const char *id)
-{
-    sqlite3_stmt *st;
-    int r = db_prepare_write(db, which, sql, &st);
-    if (r < 0)
-        return r;
-    bind_text(st, 1, id);
-    r = db_run(db, st);
-    return r < 0 ? r : db_changes(db);
-}
-
 int site_delete(struct db *db, const char *id)
 {
-    int r = run_by_id(db, ST_SITE_DELETE, SQL_DELETE, id);
+    int r = db_run_by_id(db, ST_SITE_DELETE, SQL_DELETE, id);
     return r < 0 ? r : r == 0 ? -ENOENT : 0;
 }
 
 int sites_of_session_delete(struct db *db, const char *session_id)
 {
-    int r = run_by_id(db, ST_SITE_OF_SESSION, SQL_OF_SESSION, session_id);
+    int r = db_run_by_id(db, ST_SITE_OF_SESSION, SQL_OF_SESSION, session_id);
     return r < 0 ? r : 0;
 }
 

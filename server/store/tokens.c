@@ -1,6 +1,7 @@
 /* Runs in: daemon. Reads: token texts of clients. May block: no. */
 #include "store/tokens.h"
 #include "base/clock.h"
+#include "base/fields.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -220,16 +221,7 @@ int token_touch(struct db *db, const char *id, int64_t expires_at)
 /* ---- As JSON -----------------------------------------------------------------------------------
  */
 
-static json_t *time_json(int64_t wall_ms)
-{
-    char text[CLOCK_TEXT_MAX];
-    if (wall_ms == 0)
-        return json_null();
-    clock_text(wall_ms, text);
-    return json_string(text);
-}
-
-static json_t *scopes_json(unsigned scopes)
+json_t *scopes_json(unsigned scopes)
 {
     json_t *names = json_array();
     for (const struct scope_name *s = SCOPE_ROWS; names && s->name; s++)

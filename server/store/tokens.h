@@ -41,6 +41,8 @@ int token_get(struct db *db, const char *id, struct token *ret);    /* -ENOENT *
 int token_delete(struct db *db, const char *id);                    /* -ENOENT */
 /* Last used is now (kept to the minute); EXPIRES_AT > 0 slides a browser's. */
 int token_touch(struct db *db, const char *id, int64_t expires_at);
+/* The names in SCOPES, in the order of the rows. */
+json_t *scopes_json(unsigned scopes);
 /* {id, name, scopes[], session_id, created_at, last_used_at, expires_at} with null where there is
  * none; of a browser {id, created_at, last_used_at}. */
 json_t *token_to_json(const struct token *t);

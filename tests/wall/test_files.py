@@ -171,7 +171,7 @@ class Links(Wall):
         """Case 11: bubblewrap 0.8 follows a planted link when it makes a mount point."""
         out = os.path.join(self.root, "out")
         os.mkdir(out)
-        for name in (".vscode", ".git", ".claude", "bin", "usr", "tmp"):
+        for name in (".vscode", ".git", ".cordon", "bin", "usr", "tmp"):
             os.symlink("/oldroot" + out, os.path.join(self.w, name))
         self.assertEqual(self.walled("print(1)").returncode, 0)
         self.assertEqual(os.listdir(out), [])
