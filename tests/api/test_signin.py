@@ -1,7 +1,6 @@
 """Sign-in of a browser by code: once, late, by two at once, too often wrong."""
 import os
 import sys
-import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.environ["CORDON_SOURCE"], "tests/lib"))

@@ -3,7 +3,6 @@ away before it has its answer."""
 import datetime
 import json
 import os
-import select
 import sys
 import unittest
 

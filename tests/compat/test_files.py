@@ -1,10 +1,8 @@
 """Files and paths behind the wall: archives, copies, renames, names of every kind."""
 import os
-import subprocess
 import tarfile
 import unittest
 import unicodedata
-from pathlib import Path
 
 from box import Box, BoxCase, Session, need
 

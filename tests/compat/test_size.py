@@ -7,7 +7,7 @@ import struct
 import subprocess
 import unittest
 
-from box import BIN, Box
+from box import Box
 
 IN_OPEN = 0x20
 IN_NONBLOCK = 0x800

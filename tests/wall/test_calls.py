@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 import wall_lab
-from wall_lab import DRIVER, PYTHON, Wall
+from wall_lab import PYTHON, Wall
 
 NUMBERS = "/usr/include/x86_64-linux-gnu/asm/unistd_64.h"
 BEYOND = 64  # numbers above the highest known that are tried

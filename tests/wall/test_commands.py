@@ -11,7 +11,7 @@ os.environ.setdefault("CORDON_SOURCE", wall_lab.SOURCE)
 os.environ.setdefault("CORDON_BIN", wall_lab.BIN)
 sys.path.insert(0, os.path.join(wall_lab.SOURCE, "tests/lib"))
 from cordon_test.api import ApiTest
-from cordon_test.cli import is_alive, processes_with, wait_for
+from cordon_test.cli import processes_with, wait_for
 
 MARK = wall_lab.MARK
 

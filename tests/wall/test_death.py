@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 
 import wall_lab
 from wall_lab import STOP_DRIVER, Wall

@@ -4,10 +4,7 @@
 A script prints REACHED when what it tries works; otherwise it raises or prints why not."""
 import fcntl
 import os
-import pwd
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
