@@ -145,7 +145,8 @@ static bool minute_take(struct minute *m, unsigned max, int64_t *ret_wait_ms)
     return true;
 }
 
-void auth_record(struct auth *a, struct request *rq, const char *action)
+/* Records a refusal of who asked (bounded a minute, so that nobody floods the records). */
+static void auth_record(struct auth *a, struct request *rq, const char *action)
 {
     struct str target = {0};
     struct audit_entry e = {.actor = &rq->caller.actor, .action = action};

@@ -27,5 +27,3 @@ bool auth_is_valid(struct request *rq);
 int auth_code_new(struct auth *a, char ret[static AUTH_CODE_TEXT], int64_t *ret_expires_at);
 /* Takes CODE once; else token_invalid, code_used, code_expired in rq->err, recorded. */
 int auth_code_take(struct auth *a, struct request *rq, const char *code);
-/* Records a refusal of who asked (bounded a minute, so that nobody floods the records). */
-void auth_record(struct auth *a, struct request *rq, const char *action);

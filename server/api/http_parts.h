@@ -108,7 +108,6 @@ void body_take(struct http_request *hr, const char *bytes, size_t n);
 
 /* http_wait.c */
 void request_suspend(struct http_request *hr);
-void request_resume(struct http_request *hr);
 void request_gone(struct http_request *hr); /* its client hung up */
 void request_dirty(struct http_request *hr);
 /* A parked one is answered with CODE, a stream ends. */

@@ -32,7 +32,7 @@ void request_suspend(struct http_request *hr)
         turn_soon(hr->http, API_KEEPALIVE_MS);
 }
 
-void request_resume(struct http_request *hr)
+static void request_resume(struct http_request *hr)
 {
     if (!hr->suspended)
         return;

@@ -82,7 +82,8 @@ static const struct problem PROBLEMS[] = {
     {"disk_full", 507, "The state cannot be written", "Make room on the disk."},
 };
 
-const struct problem *problem_find(const char *code)
+/* NULL when unknown. */
+static const struct problem *problem_find(const char *code)
 {
     for (size_t i = 0; i < ARRAY_LEN(PROBLEMS); i++)
         if (strcmp(PROBLEMS[i].code, code) == 0)

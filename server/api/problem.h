@@ -9,7 +9,6 @@ struct problem {
     const char *title; /* one line, also the text page's first */
     const char *cure;  /* what to do when the refusal has no better hint */
 };
-const struct problem *problem_find(const char *code); /* NULL when unknown */
 /* rq->err (with errors and extra) -> rq->reply as application/problem+json (RFC 9457). A code that
  * is not in the table is a bug: it is logged and answered as 500 internal. */
 void problem_reply(struct request *rq);

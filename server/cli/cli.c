@@ -45,6 +45,27 @@ static void wanted_confirmation(const struct http *h, struct str *ret)
     json_decref(doc);
 }
 
+static bool cli_is_terminal(void)
+{
+    return isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+}
+
+/* A question on the terminal; false where standard in or error is none, or for any answer but yes.
+ */
+static bool cli_confirm(const char *question)
+{
+    CLEANUP(str_done) struct str line = {0};
+    char answer[16];
+    if (!cli_is_terminal())
+        return false;
+    (void)str_put_escaped(&line, question, strlen(question));
+    fprintf(stderr, "%s [y/N] ", str_c(&line));
+    if (!fgets(answer, sizeof answer, stdin))
+        return false;
+    answer[strcspn(answer, "\n")] = '\0';
+    return strcasecmp(answer, "y") == 0 || strcasecmp(answer, "yes") == 0;
+}
+
 static int call_confirmed(struct cli *cli, struct http_request *rq, json_t **ret, struct err *err)
 {
     CLEANUP(str_done) struct str confirm = {0}, path = {0}, question = {0};
@@ -127,25 +148,6 @@ void cli_note(const char *fmt, ...)
     va_end(ap);
     (void)str_put_escaped(&line, str_c(&text), text.len);
     fprintf(stderr, "cordon: %s\n", str_c(&line));
-}
-
-bool cli_is_terminal(void)
-{
-    return isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
-}
-
-bool cli_confirm(const char *question)
-{
-    CLEANUP(str_done) struct str line = {0};
-    char answer[16];
-    if (!cli_is_terminal())
-        return false;
-    (void)str_put_escaped(&line, question, strlen(question));
-    fprintf(stderr, "%s [y/N] ", str_c(&line));
-    if (!fgets(answer, sizeof answer, stdin))
-        return false;
-    answer[strcspn(answer, "\n")] = '\0';
-    return strcasecmp(answer, "y") == 0 || strcasecmp(answer, "yes") == 0;
 }
 
 void cli_print(const char *text)

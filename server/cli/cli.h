@@ -51,10 +51,6 @@ int cli_patch(struct cli *cli, const char *path, int64_t rev, const json_t *body
 /* "cordon: DETAIL; HINT [CODE]" on standard error, escaped, one line. Returns EXIT_CORDON. */
 int cli_fail(const struct err *err);
 void cli_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* A question on the terminal; false where standard in or error is none, or for any answer but yes.
- */
-bool cli_is_terminal(void);
-bool cli_confirm(const char *question);
 
 /* Printing to standard out: text that came from elsewhere is escaped. */
 void cli_print(const char *text);

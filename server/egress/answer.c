@@ -64,7 +64,7 @@ void answer_start(struct conn *c)
     answer_step(c);
 }
 
-void conn_answer(struct conn *c, const struct reply *reply)
+static void conn_answer(struct conn *c, const struct reply *reply)
 {
     if (c->responded || reply_put(&c->out, reply, c->wants_json, c->is_head) < 0) {
         conn_close(c, true);

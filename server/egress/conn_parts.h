@@ -98,7 +98,6 @@ void exchange_start(struct conn *c); /* the request to c->up */
 void exchange_step(struct conn *c);
 
 /* answer.c: each ends the connection */
-void conn_answer(struct conn *c, const struct reply *reply);
 void answer_bad(struct conn *c, int status, const char *detail, const char *hint);
 void answer_trouble(struct conn *c, int status, const char *code, const char *detail);
 void answer_undialled(struct conn *c, const struct dialled *r);

@@ -7,7 +7,7 @@
 
 const char *const COMMAND_STATE_NAMES[] = {"queued",    "starting", "running", "exited", "killed",
                                            "timed_out", "failed",   "lost",    NULL};
-const char *const START_STAGE_NAMES[] = {"wall", "cwd", "exec", "limit", NULL};
+static const char *const START_STAGE_NAMES[] = {"wall", "cwd", "exec", "limit", NULL};
 
 /* Any bytes as JSON text; what is not UTF-8 is shown escaped. */
 static json_t *any_text(const char *text)

@@ -83,7 +83,6 @@ struct command {
     size_t n_blocked;
     json_t *output_counts; /* once the spool is closed */
 };
-extern const char *const START_STAGE_NAMES[];
 void command_unlist(struct command *c); /* may free it */
 
 int command_record_start(struct command *c); /* committed, or it must not start */

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-bool generation_wants_egress(const struct generation *g)
+static bool generation_wants_egress(const struct generation *g)
 {
     return g->s->provider != PROVIDER_DIRECT && g->policy.network != NET_NONE;
 }

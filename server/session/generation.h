@@ -67,7 +67,6 @@ int generation_prove_again(struct generation *g, struct err *err);
 void generation_fail(struct generation *g, int r, const char *hint, const char *detail);
 /* Looks at what happened and goes on, then tells the session. */
 void generation_step(struct generation *g);
-bool generation_wants_egress(const struct generation *g);
 void generation_left(struct generation *g); /* one user fewer */
 void generation_close(struct generation *g);
 

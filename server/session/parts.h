@@ -55,7 +55,6 @@ struct sessions {
     struct watch rollback_watch;
     struct closing closing;
 };
-struct hostset *sessions_machine_hosts(struct sessions *ss); /* borrowed; NULL without memory */
 void sessions_command_ended(struct sessions *ss);
 void sessions_remove(struct sessions *ss, struct session *s);
 enum provider sessions_wall_provider(void); /* this platform's own */
@@ -171,7 +170,6 @@ struct generation *session_generation(const struct session *s);
 /* G, which was closed, is freed after this. */
 void session_generation_gone(struct session *s, struct generation *g);
 void session_generations_drop_idle(struct session *s); /* old ones in which nothing runs */
-void session_egress_recheck(struct session *s); /* cuts tunnels to what is no longer allowed */
 void session_be_ready(struct session *s);
 void session_commands_ready(struct session *s);
 /* The wall of G is gone, NULL = of all, and nothing queued will start. */
@@ -192,7 +190,6 @@ void renewal_step(struct session *s); /* while RESTARTING */
 void renewal_over(struct session *s, const struct err *err);
 
 struct shape session_shape(const struct session *s);
-void folders_free(struct policy_folder *folders, size_t n);
 int spec_apply(struct session *s, const struct session_spec *spec, struct err *err);
 int spec_apply_machine(struct session *s, const struct session_spec *spec, struct err *err);
 int session_policy_make(const struct session *s, const struct shape *shape, struct policy *ret,
@@ -203,7 +200,6 @@ int site_row_make(struct session *s, const char *host, int port, bool allow_priv
                   const struct actor *actor, struct site *ret, struct err *err);
 int session_sites_put(struct session *s); /* into the store, when it is made */
 void session_sites_free(struct session *s);
-void session_hosts_stale(struct session *s);
 enum verdict session_hosts_match(struct session *s, const char *host, uint16_t port,
                                  const struct host_entry **why);
 

@@ -17,7 +17,7 @@ const char *const APPROVALS_NAMES[] = {"ask", "auto", "full", NULL};
 /* ---- References -------------------------------------------------------------------------------
  */
 
-void folders_free(struct policy_folder *folders, size_t n)
+static void folders_free(struct policy_folder *folders, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         free(folders[i].id);

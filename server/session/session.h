@@ -59,7 +59,6 @@ void sessions_set_ports(struct sessions *ss, const uint16_t *ports, size_t n);
 /* The ids of all commands that are queued or run, added to RET. */
 void sessions_running(const struct sessions *ss, struct strv *ret);
 size_t sessions_alive(const struct sessions *ss);
-const struct sessions_deps *sessions_deps(const struct sessions *ss);
 
 struct session_spec { /* of POST /sessions; checked for shape by the api, for sense here */
     struct spec_folder {

@@ -150,11 +150,6 @@ size_t sessions_alive(const struct sessions *ss)
     return ss->n;
 }
 
-const struct sessions_deps *sessions_deps(const struct sessions *ss)
-{
-    return &ss->deps;
-}
-
 void sessions_set_ports(struct sessions *ss, const uint16_t *ports, size_t n)
 {
     for (size_t i = 0; i < ARRAY_LEN(ss->deps.api_ports); i++)

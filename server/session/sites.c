@@ -51,7 +51,8 @@ static struct hostset *compile_machine(struct sessions *ss)
     return set;
 }
 
-struct hostset *sessions_machine_hosts(struct sessions *ss)
+/* Borrowed; NULL without memory. */
+static struct hostset *sessions_machine_hosts(struct sessions *ss)
 {
     if (!ss->machine_hosts)
         ss->machine_hosts = compile_machine(ss);
@@ -71,7 +72,7 @@ static struct hostset *own_hosts(struct session *s)
     return s->own_hosts;
 }
 
-void session_hosts_stale(struct session *s)
+static void session_hosts_stale(struct session *s)
 {
     hostset_free(s->own_hosts);
     hostset_free(s->all_hosts);
@@ -238,7 +239,8 @@ int session_site_add(struct session *s, const char *host, int port, bool allow_p
     return 0;
 }
 
-void session_egress_recheck(struct session *s)
+/* Cuts tunnels to what is no longer allowed. */
+static void session_egress_recheck(struct session *s)
 {
     if (s->now)
         egress_link_recheck(s->now->egress);

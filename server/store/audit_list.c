@@ -31,7 +31,9 @@ static const char SQL_FROM[] =
 static const char SQL_AT[] = "SELECT at FROM audit WHERE seq >= ?1 ORDER BY seq LIMIT 1";
 static const char SQL_RUNS[] = "SELECT first_seq FROM audit_runs ORDER BY first_seq";
 
-bool audit_row_read(sqlite3_stmt *st, struct audit_row *ret)
+/* From the columns AUDIT_COLUMNS; borrowed until ST is stepped. False: a column has a wrong kind.
+ */
+static bool audit_row_read(sqlite3_stmt *st, struct audit_row *ret)
 {
     struct audit_row row = {
         .seq = col_int(st, 0),

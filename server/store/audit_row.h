@@ -21,9 +21,6 @@ struct audit_row { /* texts are borrowed; NULL where the row has none */
  * small and stays in the cache. */
 #define AUDIT_BLOCK(seq) ((seq) / 4096)
 int64_t audit_target_key(int64_t block, const char *target);
-/* From the columns AUDIT_COLUMNS; borrowed until ST is stepped. False: a column has a wrong kind.
- */
-bool audit_row_read(sqlite3_stmt *st, struct audit_row *ret);
 /* The row without `hash`, canonical, appended to OUT. */
 int audit_row_text(struct str *out, const struct audit_row *row);
 /* Its hash; TEXT is room for the bytes and is left with them. */
