@@ -13,7 +13,7 @@ const struct option SITES_LIST_OPTIONS[] = {
     SESSION_OPTION, {"json", 0, NULL, "print JSON", 0}, {NULL, 0, NULL, NULL, 0}};
 const struct option SITES_ADD_OPTIONS[] = {
     SESSION_OPTION,
-    {"list", 0, "LIST", "machine (the default) or guarded", 0},
+    {"list", 0, "LIST", "machine (the default); guarded is for that tier, which comes later", 0},
     {"note", 0, "TEXT", "why", 0},
     {"allow-private", 0, NULL, "also where it lies in a private network", 0},
     {NULL, 0, NULL, NULL, 0}};

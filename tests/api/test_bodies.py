@@ -2,7 +2,6 @@
 nothing is started and nothing changed."""
 import json
 import os
-import re
 import sys
 import unittest
 
@@ -252,6 +251,19 @@ class Bodies(ApiTest):
             a = send({"limits": {"command_timeout_ms": 5}}, **{"If-Match": tag})
             self.assertEqual((a.status, a.json["code"]), (412, "rev_mismatch"), tag)
             self.assertEqual(a.json["current"], self.etag())
+
+    def test_bounds_of_settings_are_those_of_the_document(self):
+        parts = self.c.call("GET", "/v1/openapi.json")["components"]["schemas"]["settings_patch"]["properties"]
+        n = 0
+        for part in ("server", "limits", "retention"):
+            for name, schema in parts[part]["properties"].items():
+                least, most = schema["minimum"], schema["maximum"]
+                for value, status in ((least - 1, 422), (least, 200), (most, 200), (most + 1, 422)):
+                    a = self.c.ask("PATCH", "/v1/settings?dry_run=1", json.dumps({part: {name: value}}),
+                                   {"Content-Type": MERGE, "If-Match": self.etag()})
+                    self.assertEqual(a.status, status, (part, name, value, a))
+                    n += 1
+        self.assertGreaterEqual(n, 4 * 10)
 
     def etag(self):
         return self.c.ask("GET", "/v1/settings").etag
