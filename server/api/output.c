@@ -51,7 +51,7 @@ struct reading {
     enum form form;
     uint64_t after, offset, left; /* left: bytes of output that may still go out */
     int stream;
-    bool follow, ended, wants_any;
+    bool follow, ended;
     json_t *frames; /* FORM_JSON */
 };
 

@@ -350,7 +350,6 @@ int attach_run(struct attach *a, struct err *err)
     if (r < 0)
         return err_set(err, r, "daemon_gone", "its log is cordond.log in the state folder",
                        "the connection to cordond was lost: %s", strerror(-r));
-    a->left_by_closed_output = a->write_errno == EPIPE;
     if (a->write_errno && a->write_errno != EPIPE)
         return err_set(err, -a->write_errno, "internal", NULL, "output cannot be written: %s",
                        strerror(a->write_errno));

@@ -12,8 +12,7 @@ struct attach {
     bool discard_output;      /* --json: only the end counts */
     json_t *end;              /* the end frame: state, result; owned; NULL when we left before it */
     int left_by_signal;       /* its number when the person insisted */
-    bool left_by_closed_output;
-    uint64_t lost_bytes; /* in gaps */
+    uint64_t lost_bytes;      /* in gaps */
 
     /* internal */
     struct http side; /* standard in and signals: one exchange at a time */

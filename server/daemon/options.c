@@ -46,7 +46,7 @@ int options_parse(int argc, char **argv, struct options *ret)
         else if (strcmp(arg, "--version") == 0)
             ret->version = true;
         else if (strcmp(arg, "--foreground") == 0)
-            ret->foreground = true;
+            continue; /* as it is anyway */
         else if (strcmp(arg, "--port") == 0 && ++i)
             r = number("bad --port", value, 1024, 65535, &ret->port);
         else if (strcmp(arg, "--ready-fd") == 0 && ++i)

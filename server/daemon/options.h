@@ -3,7 +3,7 @@
 #include <stdbool.h>
 
 struct options {
-    bool help, version, foreground;
+    bool help, version;
     int port;     /* 0 = the setting's, and the next free ones */
     int ready_fd; /* one line goes there when the daemon is up or has failed; -1 = none */
 };

@@ -254,26 +254,11 @@ static int walk_etc(struct etc_walk *w, const char *dir, unsigned depth)
     return r;
 }
 
-/* Mount points below /etc, as containers have them for resolv.conf and hosts (proc(5)). */
-static bool etc_has_mounts(void)
-{
-    CLEANUP(freep) char *text = NULL;
-    size_t n;
-    if (fd_read_file(AT_FDCWD, "/proc/self/mountinfo", (size_t)4 << 20, &text, &n) < 0)
-        return true; /* the careful way also works without any */
-    char point[PATH_MAX];
-    for (char *save, *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-        if (sscanf(line, "%*d %*d %*s %*s %4095s", point) == 1 && str_starts(point, "/etc/"))
-            return true;
-    return false;
-}
-
 static int look_etc(struct machine *m)
 {
     size_t n;
     const char *const *names = catalog_etc_secrets(&n);
     int r = 0;
-    m->etc_has_mounts = etc_has_mounts();
     for (size_t i = 0; i < n && r >= 0; i++)
         r = look_etc_name(m, names[i]);
     if (r >= 0 && m->uid == 0)

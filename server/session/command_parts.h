@@ -30,7 +30,7 @@ struct command_input {
     uv_poll_t poll;
     struct str buffer;
     uint64_t accepted_to;
-    bool was_asked_for, close_after, is_waiting;
+    bool close_after, is_waiting;
 };
 
 struct command {
