@@ -14,7 +14,7 @@ int auth_new(struct db *db, const char *path, struct auth **ret, struct err *err
 void auth_free(struct auth *a);
 void auth_port(struct auth *a, uint16_t port); /* what Host must name */
 
-/* The steps of section 2; < 0 with rq->err. */
+/* Steps of route.h; < 0 with rq->err. */
 int auth_host(struct auth *a, struct request *rq);   /* 1 */
 int auth_origin(struct auth *a, struct request *rq); /* 2 */
 int auth_caller(struct auth *a, struct request *rq); /* 4: fills rq->caller */

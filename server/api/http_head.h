@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 enum head_state { HEAD_REFUSED = -1, HEAD_PARTIAL = 0, HEAD_WHOLE = 1 };
-/* The bytes that came so far. With HEAD_REFUSED, *ret_code is a code of api.md, section 11, and
+/* The bytes that came so far. With HEAD_REFUSED, *ret_code is a code of api/problem.c, and
  * *ret_why says what is wrong; constants. */
 enum head_state head_judge(const char *bytes, size_t n, const char **ret_code,
                            const char **ret_why);

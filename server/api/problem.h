@@ -1,4 +1,4 @@
-/* Every code that this version can answer with: the one table of api.md, section 11. Codes are API:
+/* Every code that this version can answer with: one table, which the schema repeats. Codes are API:
  * never renamed; clients decide by code, never by text. */
 #pragma once
 #include "api/request.h"

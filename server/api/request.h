@@ -2,7 +2,7 @@
  *
  * Life: http.c makes it with the head, route_head() judges it, http.c gathers the body, route_run()
  * calls the handler. A handler fills rq->reply and returns 0, or returns a negative errno with
- * rq->err filled (code of api.md, section 11), or parks the request and returns 0: it is answered
+ * rq->err filled (a code of api/problem.c), or parks the request and returns 0: it is answered
  * later with request_answer(), always from a callback of request_park(). The router, not the
  * handler, sees to Host, Origin, token, scope, type, size, members and If-Match's presence.
  *

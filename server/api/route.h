@@ -1,4 +1,4 @@
-/* The table of routes and the order of checks of api.md, section 2: Host -> Origin -> route ->
+/* The table of routes and the order of checks, which clients rely on: Host -> Origin -> route ->
  * token -> scope -> type, size, body -> If-Match. The router alone runs them; GET /v1/routes lists
  * the table. Segments match whole, the order of rows says nothing. */
 #pragma once

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 struct err {
-    char code[40]; /* stable, snake_case; those of api.md section 11 where it reaches a client */
+    char code[40];     /* stable, snake_case; of api/problem.c where it reaches a client */
     char pointer[160]; /* JSON pointer (RFC 6901) of the member at fault, or empty */
     char detail[640];  /* the cause, one line, outside bytes already escaped */
     char hint[400];    /* the cure, one line, or empty */

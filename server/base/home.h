@@ -1,6 +1,6 @@
-/* Where this person's things lie, as the daemon and the command line both find them (product.md,
- * Places). XDG variables are honoured when they are absolute. Under sudo HOME and they may still be
- * the caller's: no file of root's may land there, so such a one counts as not set. */
+/* Where this person's things lie, as the daemon and the command line both find them (README,
+ * man cordond). XDG variables are honoured when they are absolute. Under sudo HOME and they may
+ * still be the caller's: no file of root's may land there, so such a one counts as not set. */
 #pragma once
 #include <stddef.h>
 

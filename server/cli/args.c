@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DURATION_MAX_MS 86400000 /* limits of api.md: 24 h */
+#define DURATION_MAX_MS 86400000 /* 24 h, the most that the daemon takes */
 
 static const struct option *option_by_letter(const struct option *table, char letter)
 {

@@ -19,7 +19,7 @@
 #include "cli/places.h"
 #include <jansson.h>
 
-/* Exit codes of api.md, section 8. */
+/* Exit codes, as README and man cordon have them. */
 enum {
     EXIT_DONE = 0,
     EXIT_NO = 1, /* the answer is no: sites check, audit verify, status */

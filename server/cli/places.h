@@ -1,5 +1,5 @@
-/* Where the daemon of this user keeps its things, as the daemon itself finds them (product.md,
- * Places): XDG variables are honoured when absolute. */
+/* Where the daemon of this user keeps its things, as the daemon itself finds them (man
+ * cordond): XDG variables are honoured when absolute. */
 #pragma once
 #include "base/err.h"
 #include "base/home.h"

@@ -1,4 +1,4 @@
-/* Where the daemon keeps its things (product.md, Places): folders 0700 and ours, links refused, one
+/* Where the daemon keeps its things (man cordond): folders 0700 and ours, links refused, one
  * daemon per state folder by a lock that is held for life. */
 #pragma once
 #include "base/err.h"

@@ -140,7 +140,7 @@ const char *policy_getenv(const struct policy *p, const char *name);
 enum level policy_level(enum provider provider, enum tier tier, enum net_mode network);
 /* Is TO at most as wide as FROM? (B4) */
 bool tier_is_within(enum tier to, enum tier from);
-/* {mode, readable[], writable[] or "unrestricted", protected[], sites[], enforced_by} of api.md:
+/* {mode, readable[], writable[] or "unrestricted", protected[], sites[], enforced_by} of REST:
  * mode is the tier, the lists are texts (paths escaped where they are not UTF-8, sites as
  * host_rule_text writes them), enforced_by names the layers. HOSTS may be NULL. */
 json_t *policy_to_json(const struct policy *p, const struct machine *m, enum provider provider,

@@ -92,7 +92,7 @@ static void limit_add(struct rules *r, int resource, uint64_t n)
  * starts outside as root, is passed over for 1 alone (core(5); fs/coredump.c). */
 #define CORE_NONE 1
 
-/* Processes are counted by the pid namespace where it has a maximum of its own (wall.md, 1). */
+/* Processes are counted by the pid namespace where it has a maximum of its own. */
 static void limits_set(const struct policy *p, const struct machine *m, struct rules *r)
 {
     limit_add(r, RLIMIT_CORE, CORE_NONE);

@@ -1,7 +1,7 @@
 /* The seccomp filters: BPF bytes (struct sock_filter[], seccomp(2)) and a readable listing. The
  * only room that knows libseccomp. Tables of refused calls are data in seccomp.c.
  *
- * The wall's filter (wall.md, 3) allows what the table knows minus what it refuses: a call above
+ * The wall's filter allows what the table knows minus what it refuses: a call above
  * SECCOMP_HIGHEST is ENOSYS, as on a kernel that is older than the call, so that libraries fall
  * back; foreign ABIs (x32, i386) are killed. The egress' filter is the other way round: what a
  * single-process proxy needs, everything else EPERM, starting programs kills.

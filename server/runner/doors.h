@@ -1,5 +1,5 @@
 /* The session's doors: listening sockets made inside its network namespace and handed out, so that
- * cordon-egress accepts on them from outside without a relay (network.md, "Shape"). */
+ * cordon-egress accepts on them from outside without a relay. */
 #pragma once
 #include "base/err.h"
 #include <stddef.h>

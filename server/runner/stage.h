@@ -1,5 +1,5 @@
 /* `cordon-runner stage`: outside the wall, before bubblewrap. It makes the session's namespaces,
- * its doors and its view, and becomes bubblewrap, which starts the runner inside (wall.md).
+ * its doors and its view, and becomes bubblewrap, which starts the runner inside.
  *
  *   outer   unshares user, network, mount and pid namespaces, forks, waits. SIGTERM to it ends the
  *           whole wall and it exits only when nothing of the wall lives any more.

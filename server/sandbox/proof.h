@@ -75,5 +75,5 @@ int proof_plan(struct proof *p, const struct proof_context *ctx);
 /* PROBE beyond n_probes is ignored. TEXT is hostile. */
 void proof_answer(struct proof *p, size_t probe, uint32_t errno_inside, const char *text);
 bool proof_judge(struct proof *p); /* true when every required check holds; unanswered is false */
-json_t *proof_to_json(const struct proof *p); /* the receipt of api.md, section 3 */
+json_t *proof_to_json(const struct proof *p); /* the receipt */
 void proof_done(struct proof *p);

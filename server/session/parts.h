@@ -151,7 +151,7 @@ struct session {
     void *ended_arg;
 };
 struct session *session_alloc(struct sessions *ss, const struct actor *actor);
-/* Looks at what happened and goes on; the only place with logic (style.md, rule 9). */
+/* Looks at what happened and goes on; the only place with logic (base/loop.h). */
 void session_step(struct session *s);
 /* Something that the resource shows changed: rev, record, watchers. */
 void session_changed(struct session *s);

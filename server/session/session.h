@@ -111,7 +111,7 @@ int session_restart(struct session *s, bool stop_running, const struct actor *ac
 int session_rename(struct session *s, const char *name, const struct actor *actor);
 int session_set_approvals(struct session *s, enum approvals a, const struct actor *actor);
 
-json_t *session_to_json(const struct session *s);     /* the resource of api.md */
+json_t *session_to_json(const struct session *s);     /* the resource of REST */
 json_t *session_proof_json(const struct session *s);  /* NULL when none was run */
 json_t *session_enforcement(const struct session *s); /* new reference */
 json_t *session_access_json(struct session *s);

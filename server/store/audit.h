@@ -30,7 +30,7 @@ extern const char *const OUTCOME_NAMES[]; /* NULL-terminated */
 
 struct audit_entry {
     const struct actor *actor;           /* NULL = daemon */
-    const char *action;                  /* of the list in api.md */
+    const char *action;                  /* command.started … */
     const char *session_id, *command_id; /* or NULL */
     const char *target;                  /* any bytes; what is not UTF-8 is escaped; NULL = "" */
     json_t *take_before, *take_after;    /* or NULL; taken */

@@ -1,4 +1,4 @@
-/* Sessions and commands as documents (the JSON of api.md) with the columns that lists filter by.
+/* Sessions and commands as documents (the JSON of REST) with the columns that lists filter by.
  * The live object owns the truth while it lives and puts the document anew at each change. */
 #pragma once
 #include "store/db.h"

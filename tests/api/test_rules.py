@@ -1,4 +1,4 @@
-"""Section 1 of the contract on real routes: first answers again, entity tags, null in a merge patch, dry
+"""The rules for all routes, on real ones: first answers again, entity tags, null in a merge patch, dry
 runs, HEAD, OPTIONS, Allow, names that are nearly right."""
 import base64
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Each option and command has an effect or is refused (case 52, api.md 10.10). The table itself
+"""Each option and command has an effect or is refused (case 52). The table itself
 says what there is, so that none can be added without a test here."""
 import json
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""`cordon run` and `exec`: exit codes, bytes, signals, ends (api.md, section 8 and 10.10)."""
+"""`cordon run` and `exec`: exit codes, bytes, signals, ends."""
 import json
 import os
 import signal

@@ -1,6 +1,6 @@
 """schema/openapi.json as the judge of each exchange: an answer must have a documented status, type and
 form; a body that was taken must be one that the document allows. What occurred is recorded, one line a
-exchange, in $CORDON_RECORD/<program>.jsonl, for tests/api/collect.py."""
+exchange, in $CORDON_RECORD/<program>.jsonl, for tests/api/test_zz_collected.py."""
 import json
 import os
 import re
