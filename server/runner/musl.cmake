@@ -21,13 +21,13 @@ foreach(room runner wire base)
 endforeach()
 list(FILTER sources EXCLUDE REGEX "/runner/main\\.c$")
 list(FILTER sources EXCLUDE REGEX "/base/fd_spawn\\.c$") # glibc only, and not the runner's
+add_library(cordon_musl INTERFACE)
+target_compile_options(cordon_musl INTERFACE -isystem ${musl_include} -ffunction-sections -fdata-sections
+  -Wno-sign-compare) # its CMSG_NXTHDR; the rooms' other build has the warning
+target_link_options(cordon_musl INTERFACE -nostdlib -Wl,--gc-sections)
 add_library(cordon_runner_musl STATIC ${sources})
-target_link_libraries(cordon_runner_musl PRIVATE cordon_flags)
-set_property(TARGET cordon-runner PROPERTY LINK_LIBRARIES cordon_flags $<TARGET_FILE:cordon_runner_musl>)
+target_link_libraries(cordon_runner_musl PRIVATE cordon_flags cordon_musl)
 add_dependencies(cordon-runner cordon_runner_musl)
-foreach(target cordon_runner_musl cordon-runner)
-  target_compile_options(${target} PRIVATE -isystem ${musl_include} -ffunction-sections -fdata-sections)
-endforeach()
-target_link_options(cordon-runner PRIVATE -nostdlib -Wl,--gc-sections)
-target_link_libraries(cordon-runner PRIVATE ${musl_lib}/rcrt1.o ${musl_lib}/crti.o
-  ${musl_lib}/libc.a gcc ${musl_lib}/libc.a ${musl_lib}/crtn.o)
+set_property(TARGET cordon-runner PROPERTY LINK_LIBRARIES cordon_flags cordon_musl
+  $<TARGET_FILE:cordon_runner_musl> ${musl_lib}/rcrt1.o ${musl_lib}/crti.o ${musl_lib}/libc.a gcc
+  ${musl_lib}/libc.a ${musl_lib}/crtn.o)

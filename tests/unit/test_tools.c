@@ -538,7 +538,7 @@ static void searches_strange_lines(void **state)
     struct str text = {0};
     for (int i = 0; i < 8192; i++)
         str_putc(&text, '\n');
-    str_add(&text, "a\xff\xc3\xa9z\xc3\xa9\nN\0L\n", 11);
+    str_add(&text, "a\xff\xc3\xa9z\xc3\xa9\nN\0L\n", 12);
     for (int i = 0; i < 70000; i++)
         str_putc(&text, 'x');
     str_puts(&text, "y\nend");
