@@ -33,7 +33,7 @@ class Many(ApiTest):
             c = self.start(s, argv=["./many", "near", str(ROUNDS), str(N), "ok.test", "no.test", str(PORT)],
                            timeout_ms=0)
             while c["state"] in ("queued", "starting", "running"):
-                c = self.c.call("GET", self.at(c) + "?wait_ms=60000")
+                c = self.c.call("GET", self.at(c) + "?wait_ms=30000")
             c["text"] = {name: self.c.call("GET", self.at(c) + f"/output?stream={name}",
                                            headers={"Accept": "application/octet-stream"}).decode()
                          for name in ("stdout", "stderr")}
