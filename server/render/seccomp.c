@@ -16,6 +16,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -89,6 +90,17 @@ static const struct condition CONDITIONS[] = {
     {SCMP_SYS(unshare), EPERM, 1, {FLAG(0, CLONE_NEWTIME)}, NULL},
     {SCMP_SYS(ioctl), EPERM, 1, {MASKED(1, LOW, TIOCSTI)}, "ioctl EPERM for TIOCSTI"},
     {SCMP_SYS(ioctl), EPERM, 1, {MASKED(1, LOW, TIOCLINUX)}, "ioctl EPERM for TIOCLINUX"},
+    /* its supervisor's, say: with no descriptors it could not look for what it is to kill */
+    {SCMP_SYS(prlimit64),
+     EPERM,
+     2,
+     {{0, SCMP_CMP_NE, 0, 0}, {2, SCMP_CMP_NE, 0, 0}},
+     "prlimit64 EPERM for setting limits of a numbered process"},
+    /* A file of the session's owner that makes its caller that owner, outside; a write clears the
+     * bit of one that open() made so. */
+    {SCMP_SYS(chmod), EPERM, 1, {FLAG(1, S_ISUID)}, "chmod EPERM for set-user-ID"},
+    {SCMP_SYS(fchmod), EPERM, 1, {FLAG(1, S_ISUID)}, "fchmod EPERM for set-user-ID"},
+    {SCMP_SYS(fchmodat), EPERM, 1, {FLAG(2, S_ISUID)}, "fchmodat EPERM for set-user-ID"},
     {SCMP_SYS(socketpair),
      EAFNOSUPPORT,
      1,

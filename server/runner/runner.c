@@ -253,15 +253,23 @@ static bool supervisor_forget(struct runner *r, pid_t pid)
     return false;
 }
 
+/* A command may also stop its own supervisor, which then obeys nothing: not its time-out, nor the
+ * end of the command. So that is its end. */
 static void children_reap(struct runner *r)
 {
     struct signalfd_siginfo info;
     bool killed = false;
     int status;
     (void)!read(r->signals, &info, sizeof info);
-    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0;) {
+        if (WIFSTOPPED(status)) {
+            if (is_ours(r, pid))
+                (void)kill(pid, SIGKILL);
+            continue;
+        }
         if (!supervisor_forget(r, pid) || WIFSIGNALED(status))
             killed = true;
+    }
     if (killed)
         orphans_kill(r);
 }

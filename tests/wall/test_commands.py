@@ -52,6 +52,28 @@ class Ends(ApiTest):
                 done = self.run_in(self.s, shell, timeout_ms=50000)
                 self.assertEqual((done["state"], done["result"]["exit_code"]), ("exited", code), done)
 
+    def test_a_command_that_disarms_its_supervisor_is_held_to_its_time_out(self):
+        for code in ("import os, signal; os.kill(os.getppid(), signal.SIGSTOP)",
+                     "import os, signal; os.kill(-1, signal.SIGSTOP)",
+                     "import os, resource as r; r.prlimit(os.getppid(), r.RLIMIT_NOFILE, (0, 0))"):
+            with self.subTest(code=code):
+                begun = time.monotonic()
+                done = self.run_in(self.s, f"python3 -c '{code}'; sleep 600.{os.getpid()}", timeout_ms=2000,
+                                   kill_grace_ms=500)
+                self.assertIn(done["state"], ("timed_out", "killed", "lost"), done)
+                self.assertLess(time.monotonic() - begun, 30)
+                wait_for(lambda: not processes_with(b"600.%d" % os.getpid()), "the command to be gone", 10)
+                self.assertEqual(self.run_in(self.s, "exit 7")["result"]["exit_code"], 7)
+
+    def test_nothing_is_made_that_runs_as_its_owner(self):
+        at = self.work + "/suid"
+        self.run_in(self.s, f"cp /bin/sh {at}; chmod 4755 {at}; install -m 4755 /bin/sh {at}2; python3 -c '"
+                    f"import os; os.write(os.open(\"{at}3\", os.O_CREAT | os.O_RDWR, 0o4755), b\"x\")'")
+        for name in (at, at + "2", at + "3"):
+            if os.path.exists(name):
+                self.assertEqual(os.stat(name).st_mode & 0o4000, 0, name)
+        self.assertTrue(os.path.exists(at))
+
     # case 85
     def test_a_time_out_takes_all_descendants_along(self):
         late = self.work + "/late"
