@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -79,6 +80,19 @@ static int check_instance(struct client *c, struct http *h)
     return same ? 0 : -ESTALE;
 }
 
+/* Anybody may listen on the port of a daemon that was killed, and knows its instance from before;
+ * the lock of the state folder is held by a daemon alone, for life. */
+static int check_lives(int state)
+{
+    CLEANUP(fd_done)
+    int lock = openat(state, "lock", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (lock < 0)
+        return -errno;
+    if (flock(lock, LOCK_SH | LOCK_NB) == 0)
+        return -ESTALE;
+    return errno == EWOULDBLOCK ? 0 : -errno;
+}
+
 static int read_token(struct client *c)
 {
     CLEANUP(fd_done) int at = open(c->state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -86,7 +100,10 @@ static int read_token(struct client *c)
     size_t n;
     if (at < 0)
         return -errno;
-    int r = fd_read_file(at, "token", sizeof c->token - 1, &text, &n);
+    int r = check_lives(at);
+    if (r < 0)
+        return r;
+    r = fd_read_file(at, "token", sizeof c->token - 1, &text, &n);
     if (r < 0)
         return r;
     snprintf(c->token, sizeof c->token, "%.*s", (int)strcspn(text, "\r\n"), text);

@@ -127,6 +127,34 @@ class Start(unittest.TestCase):
                 p.communicate()
             self.assertNotIn(b"uthorization", got[0])
 
+    def test_an_impostor_that_knows_the_instance_gets_no_token(self):
+        """Anybody may ask a daemon for its instance, and take its port once it was killed."""
+        with Home() as h:
+            h.cordon("serve")
+            doc = h.server()
+            h.kill_daemon()
+            if os.path.exists(doc["socket"]):
+                os.unlink(doc["socket"])
+            body = json.dumps({"status": "ok", "instance_id": doc["instance_id"]}).encode()
+            answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+            got = b""
+            with socket.create_server(("127.0.0.1", 0)) as s:
+                doc["url"] = f"http://127.0.0.1:{s.getsockname()[1]}"
+                with open(h.state + "/server.json", "w") as f:
+                    json.dump(doc, f)
+                s.settimeout(10)
+                p = h.start("status")
+                c, _ = s.accept()
+                c.settimeout(5)
+                while more := c.recv(65536):
+                    got += more
+                    c.sendall(answer)
+                c.close()
+                self.assertEqual(p.wait(20), 1)
+                p.communicate()
+            self.assertIn(b"/v1/health", got)
+            self.assertNotIn(b"uthorization", got)
+
     # ---- places --------------------------------------------------------------------------------------
 
     def test_long_paths(self):
