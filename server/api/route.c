@@ -237,10 +237,13 @@ static int head_framing(struct request *rq)
     return 0;
 }
 
+/* As it came: a first segment that is encoded may be any of them. */
 static bool is_api_path(const char *path)
 {
+    size_t first = path[0] == '/' ? 1 + strcspn(path + 1, "/") : 0;
+
     return strcmp(path, "/v1") == 0 || str_starts(path, "/v1/") || strcmp(path, "/mcp") == 0 ||
-           str_starts(path, "/mcp/");
+           str_starts(path, "/mcp/") || memchr(path, '%', first);
 }
 
 static int head_check(struct request *rq)
