@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <signal.h>
 
+#define KILLS_MAX 15 /* one a second */
+
 int command_send_signal(struct command *c, int signo, enum signal_to to)
 {
     CLEANUP(pack_done) struct pack p = {0};
@@ -57,6 +59,12 @@ void command_clock_passed(struct deadline *d)
         return;
     if (c->is_unsent) {
         command_fail_start(c, START_AT_LIMIT, (uint32_t)c->start_errno);
+        return;
+    }
+    if (c->kill_at_ms && now >= c->kill_at_ms && c->n_kills++ == KILLS_MAX) {
+        /* Whatever the reason: only the end of the whole sandbox is left. May free C. */
+        generation_fail(c->generation, -ETIMEDOUT, "start a new session",
+                        "a command could not be killed");
         return;
     }
     if (c->kill_at_ms && now >= c->kill_at_ms) {

@@ -74,6 +74,7 @@ struct command {
     bool is_timed_out;   /* by one of its clocks */
     bool is_output_lost; /* the spool took no more */
     uint64_t kill_at_ms; /* 0 = no KILL is due */
+    unsigned n_kills;    /* sent, and no end was told */
     bool has_tail;       /* ended, but background processes of it live */
     bool is_unsent;      /* M_START could not be sent: start_errno says why */
     struct command_result result;

@@ -1,5 +1,6 @@
 """Commands of a session that do not end as they should, by the daemon (cases 83, 85, 86, 88)."""
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -64,6 +65,19 @@ class Ends(ApiTest):
                 self.assertLess(time.monotonic() - begun, 30)
                 wait_for(lambda: not processes_with(b"600.%d" % os.getpid()), "the command to be gone", 10)
                 self.assertEqual(self.run_in(self.s, "exit 7")["result"]["exit_code"], 7)
+
+    def test_what_cannot_be_killed_takes_the_sandbox_along(self):
+        """Stopped from outside, so that neither the runner nor the supervisor hears of anything."""
+        before = set(self.d.tree())
+        s = self.c.call("POST", "/v1/sessions", {"folders": [{"path": self.work}], "require_wall": True}, 201)
+        c = self.start(s, "sleep 600", timeout_ms=3000, kill_grace_ms=500)
+        for pid in set(self.d.tree()) - before:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                if f.read().startswith(b"/run/cordon/cordon-runner\0inside"):
+                    os.kill(int(pid), signal.SIGSTOP)
+        got = self.c.call("GET", self.at(c) + "?wait_ms=40000")
+        self.assertIn(got["state"], ("timed_out", "killed", "lost"), got)
+        wait_for(lambda: set(self.d.tree()) <= before, "the sandbox to be gone", 10)
 
     def test_nothing_is_made_that_runs_as_its_owner(self):
         at = self.work + "/suid"
