@@ -5,8 +5,35 @@
 #include <stdio.h>
 #include <string.h>
 
+void session_refusals_said(struct session *s)
+{
+    if (s->n_refusals_unsaid > 0)
+        session_audit(s, NULL, "site.blocked", "*",
+                      json_pack("{s:I, s:s}", "count", (json_int_t)s->n_refusals_unsaid, "detail",
+                                "more in a minute than are written one by one"),
+                      OUTCOME_REFUSED);
+    s->n_refusals_unsaid = 0;
+}
+
+void session_refusal(struct session *s, const char *target, json_t *take_after)
+{
+    int64_t now = (int64_t)clock_now_ms();
+    if (s->n_refusals == 0 || now - s->refusals_since >= 60000) {
+        session_refusals_said(s);
+        s->refusals_since = now;
+        s->n_refusals = 0;
+    }
+    if (s->n_refusals < REFUSALS_A_MINUTE) {
+        s->n_refusals++;
+        session_audit(s, NULL, "site.blocked", target, take_after, OUTCOME_REFUSED);
+    } else {
+        s->n_refusals_unsaid++;
+        json_decref(take_after);
+    }
+}
+
 /* One refused connection: counted for the session and for each command that runs, as nothing tells
- * which of them it was; recorded once. */
+ * which of them it was. */
 void session_blocked(struct session *s, const char *host, uint16_t port, const char *reason,
                      const char *rule, const char *hint)
 {
@@ -18,8 +45,7 @@ void session_blocked(struct session *s, const char *host, uint16_t port, const c
         if (command_is_running(c))
             command_blocked(c, host, port, reason, rule, hint);
     host_port_text(host, port, target);
-    session_audit(s, NULL, "site.blocked", target,
-                  json_pack("{s:s, s:s}", "reason", reason, "rule", rule), OUTCOME_REFUSED);
+    session_refusal(s, target, json_pack("{s:s, s:s}", "reason", reason, "rule", rule));
     session_touched(s);
 }
 

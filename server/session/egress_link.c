@@ -300,8 +300,7 @@ static int take_refused(struct egress_link *l, struct unpack *u)
         return r < 0 ? r : -ENOMEM;
     if (!utf8_is_valid(host, strlen(host)) || !utf8_is_valid(why, strlen(why)))
         return -EBADMSG;
-    session_audit(l->s, NULL, "site.blocked", host, json_pack("{s:s}", "detail", why),
-                  OUTCOME_REFUSED);
+    session_refusal(l->s, host, json_pack("{s:s}", "detail", why));
     return 0;
 }
 

@@ -96,6 +96,7 @@ static void down_over(struct session *s)
     struct sessions *ss = s->ss;
     (void)sites_of_session_delete(ss->deps.db, s->id);
     s->ended_at = clock_wall_ms();
+    session_refusals_said(s);
     if (!s->is_refused) {
         session_audit(s, &s->ender, "session.ended", s->end_reason, NULL, OUTCOME_OK);
         session_set_state(s, SESSION_ENDED);

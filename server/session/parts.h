@@ -138,6 +138,9 @@ struct session {
     struct output *sinks;
     unsigned n_sinks, n_file_calls;
     uint64_t n_blocked;
+    int64_t refusals_since; /* clock_now_ms() of the minute whose refusals are counted */
+    unsigned n_refusals;    /* written one by one in that minute, at most REFUSALS_A_MINUTE */
+    uint64_t n_refusals_unsaid;
 
     /* The end. */
     enum down down;
@@ -229,5 +232,10 @@ void command_blocked(struct command *c, const char *host, uint16_t port, const c
                      const char *rule, const char *hint);
 struct command *command_next(struct command *c);
 bool command_is_running(const struct command *c);
+/* A refusal by the way out, in the audit: one by one up to REFUSALS_A_MINUTE, the rest of that
+ * minute as one row with their number, so that nothing inside fills the disk. */
+enum { REFUSALS_A_MINUTE = 600 };
+void session_refusal(struct session *s, const char *target, json_t *take_after);
+void session_refusals_said(struct session *s); /* those not written one by one, now */
 void session_blocked(struct session *s, const char *host, uint16_t port, const char *reason,
                      const char *rule, const char *hint);

@@ -145,7 +145,7 @@ class Readers(ApiTest):
         self.c.call("POST", self.at(c) + "/signal", {"signal": "KILL"})
         wait_for(lambda: all(x["state"] not in ("running", "starting", "queued") for x in
                              self.c.items(f"/v1/sessions/{s['id']}/commands")), "the commands of the vanished", 60)
-        wait_for(lambda: descriptors(self.d.pid) <= before, "their descriptors to be closed", 60)
+        wait_for(lambda: descriptors(self.d.pid) <= before, "their descriptors to be closed", 120)
         self.assertFalse(os.path.exists(self.work + "/never"))
         self.assertEqual(self.run_in(s, "echo still here")["text"]["stdout"], "still here\n")
 

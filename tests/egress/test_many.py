@@ -14,7 +14,7 @@ from cordon_test import lab  # noqa: E402
 
 lab.enter()
 from cordon_test.api import ApiTest  # noqa: E402
-from cordon_test.cli import BIN, SANITIZE  # noqa: E402
+from cordon_test.cli import BIN, SANITIZE, wait_for  # noqa: E402
 
 # tests/all as root makes them once more as an ordinary user, in such a home: fewer then.
 IS_AGAIN = os.environ.get("HOME", "").startswith("/tmp/tests-of-cordon-")
@@ -46,7 +46,13 @@ class Many(ApiTest):
         self.assertEqual(sum(requests for _, requests in reached.values()), half)
         self.assertLessEqual(set(reached), {10, 0x10})  # the two addresses of ok.test
         self.assertEqual(set(lab.asked(mark)), {"ok.test"})
+        # The audit has refusals one by one up to a bound, and then their number: none is missing.
         blocked = self.c.call("GET", f"/v1/sessions/{s['id']}/blocked")
+        self.end_session(s["id"])
+        wait_for(lambda: self.c.call("GET", f"/v1/sessions/{s['id']}")["state"] == "ended", "the session's end", 60)
+        rows = [r for r in self.audit(f"session={s['id']}") if r["action"] == "site.blocked"]
+        self.assertEqual(sum((r["after"] or {}).get("count", 1) for r in rows), half)
+        self.assertLess(len(rows), 600 * 12)
         self.assertEqual([(b["host"], b["port"], b["count"]) for b in blocked["items"]], [("no.test", PORT, half)])
 
 
