@@ -192,15 +192,17 @@ static int look_system(struct machine *m)
 
 /* ---- /etc ------------------------------------------------------------------------------------ */
 
-#define ETC_SECRETS_MAX 256
-#define ETC_LOOKED_MAX  8000
-#define ETC_DEPTH_MAX   5
+#define ETC_SECRETS_MAX                                                                            \
+    1024 /* more, or more to look at: no wall, rather than a wall with a hole                      \
+          */
+#define ETC_LOOKED_MAX 65536
+#define ETC_DEPTH_MAX  5
 
 static int secret_add(struct machine *m, const char *path)
 {
-    if (m->etc_secrets.n >= ETC_SECRETS_MAX || strv_has(&m->etc_secrets, path))
+    if (strv_has(&m->etc_secrets, path))
         return 0;
-    return strv_add(&m->etc_secrets, path);
+    return m->etc_secrets.n >= ETC_SECRETS_MAX ? -E2BIG : strv_add(&m->etc_secrets, path);
 }
 
 /* A name of the catalogue; its last component may be a pattern: those that exist. */
@@ -231,7 +233,7 @@ struct etc_walk {
 };
 
 /* Run by root, the kernel's own modes hide nothing inside (root inside is the files' owner): what
- * is not for everyone is hidden. Once, at the daemon's start, and bounded. */
+ * is not for everyone is hidden. Bounded. */
 static int walk_etc(struct etc_walk *w, const char *dir, unsigned depth)
 {
     DIR *d = opendir(dir);
@@ -240,13 +242,15 @@ static int walk_etc(struct etc_walk *w, const char *dir, unsigned depth)
         char path[PATH_MAX];
         struct stat st;
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-            ++w->looked > ETC_LOOKED_MAX ||
             snprintf(path, sizeof path, "%s/%s", dir, e->d_name) >= (int)sizeof path ||
             fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISLNK(st.st_mode))
             continue;
-        if (!(st.st_mode & S_IROTH) || (S_ISDIR(st.st_mode) && !(st.st_mode & S_IXOTH)))
-            r = secret_add(w->m, path);
-        else if (S_ISDIR(st.st_mode) && depth < ETC_DEPTH_MAX)
+        if (++w->looked > ETC_LOOKED_MAX)
+            r = -E2BIG;
+        else if (!(st.st_mode & S_IROTH) ||
+                 (S_ISDIR(st.st_mode) && (!(st.st_mode & S_IXOTH) || depth == ETC_DEPTH_MAX)))
+            r = secret_add(w->m, path); /* what lies too deep to be looked at is hidden whole */
+        else if (S_ISDIR(st.st_mode))
             r = walk_etc(w, path, depth + 1);
     }
     if (d)
@@ -264,6 +268,20 @@ static int look_etc(struct machine *m)
     if (r >= 0 && m->uid == 0)
         r = walk_etc(&(struct etc_walk){.m = m}, "/etc", 0);
     return r;
+}
+
+int machine_look_etc(struct machine *m)
+{
+    struct strv old = m->etc_secrets;
+    m->etc_secrets = (struct strv){0};
+    int r = look_etc(m);
+    if (r < 0) {
+        strv_done(&m->etc_secrets);
+        m->etc_secrets = old;
+        return r;
+    }
+    strv_done(&old);
+    return 0;
 }
 
 /* ---- All of it ------------------------------------------------------------------------------- */

@@ -9,6 +9,9 @@ struct machine_dirs { /* as config resolved them; absolute */
 /* RET is filled or left alone; machine_done() it. HOME is $HOME where that is a usable absolute
  * path, else the account's; what the account's home is called otherwise is among home_links. */
 int machine_look(const struct machine_dirs *dirs, struct machine *ret, struct err *err);
+/* What of /etc is to be hidden, looked at again: the host may have made a secret since. -ENOMEM;
+ * -E2BIG: more than can be hidden. M then has what it had. */
+int machine_look_etc(struct machine *m);
 /* May F->path be granted? Fills real, dev, ino. -EPERM protected_place: home itself, "/", /tmp
  * whole, in or around a protected place (links resolved both ways, looked at now and not when the
  * machine was); -EINVAL, -ENOENT, -ENOTDIR path_invalid. */

@@ -41,7 +41,7 @@ struct sessions_deps {
     uv_loop_t *loop;
     struct db *db;
     struct settings *settings;
-    const struct machine *machine;
+    struct machine *machine; /* its secrets of /etc are looked at again for each wall */
     const char *spool_dir;
     uint16_t api_ports[4]; /* sessions_set_ports; 0 ends */
     const char *api_socket;

@@ -281,5 +281,10 @@ int session_policy_make(const struct session *s, const struct shape *shape, stru
                    .cpu_percent = limit(s, "limits.cpu_percent")},
         .door_port = SESSION_DOOR_PORT,
     };
+    int r = machine_look_etc(s->ss->deps.machine);
+    if (r < 0)
+        return err_set(err, r, "session_refused",
+                       "make what is in it readable for all, or run Cordon as an ordinary user",
+                       "what is to be hidden of /etc: %s", strerror(-r));
     return policy_compile(&in, s->ss->deps.machine, ret, err);
 }

@@ -121,6 +121,27 @@ class Config(lab.Case):
 
 
 class Walled(ApiTest):
+    def test_a_secret_made_later(self):
+        """What the host puts into /etc while the daemon runs is hidden from the sessions made after it:
+        by name, and from root's also what others may not read."""
+        self.session()
+        late = {"/etc/ssh/late_key": 0o644, **({"/etc/late-secret": 0o600} if os.geteuid() == 0 else {})}
+        os.makedirs("/etc/ssh", exist_ok=True)
+        for path, mode in late.items():
+            with open(path, "w") as f:
+                f.write("a secret")
+            os.chmod(path, mode)
+            self.addCleanup(os.unlink, path)
+        with open("/etc/late-open", "w") as f:
+            f.write("no secret")
+        self.addCleanup(os.unlink, "/etc/late-open")
+        s = self.session()
+        self.assertEqual(self.run_in(s, "cat /etc/late-open")["text"]["stdout"], "no secret")
+        for path in late:
+            with open(path) as f:
+                self.assertEqual(f.read(), "a secret")
+            self.assertEqual(self.run_in(s, f"cat {path}")["text"]["stdout"], "")
+
     def test_a_session_follows(self):
         s = self.session(sites=[{"host": "v4.test"}, {"host": "new.test"}])
         before = {path: open(path).read() for path in (CONF, HOSTS)}
