@@ -59,7 +59,7 @@ static uint64_t entries_wanted(const struct call *c)
 
 int call_list(struct call *c)
 {
-    CLEANUP(place_done) struct place p;
+    CLEANUP(place_done) struct place p = {.dir = -1};
     CLEANUP(strv_done) struct strv names = {0};
     struct entries e = {.max = entries_wanted(c)};
     int r = call_open(c, c->rq.path, true, &p);
@@ -131,7 +131,7 @@ static const char *relative_pattern(const char *pattern, const char *dir)
 
 static int glob_walk(struct call *c, struct globbing *g, const char *pattern)
 {
-    CLEANUP(place_done) struct place p;
+    CLEANUP(place_done) struct place p = {.dir = -1};
     int r = call_open(c, c->rq.path, true, &p);
     if (r < 0)
         return r;
@@ -166,7 +166,7 @@ int call_glob(struct call *c)
 
 int call_search(struct call *c)
 {
-    CLEANUP(place_done) struct place p;
+    CLEANUP(place_done) struct place p = {.dir = -1};
     CLEANUP(str_done) struct str why = {0};
     struct search_result found = {0};
     int r = call_open(c, c->rq.path, true, &p);

@@ -19,7 +19,7 @@
 
 static int tool_read(struct call *c)
 {
-    CLEANUP(place_done) struct place p;
+    CLEANUP(place_done) struct place p = {.dir = -1};
     struct stat st;
     int r = call_open(c, c->rq.path, true, &p);
     if (r < 0)
@@ -30,7 +30,7 @@ static int tool_read(struct call *c)
 
 static int tool_stat_call(struct call *c)
 {
-    CLEANUP(place_done) struct place p;
+    CLEANUP(place_done) struct place p = {.dir = -1};
     int r = call_open(c, c->rq.path, false, &p);
     return r < 0 ? r : call_put_stat(c, &p);
 }
@@ -127,7 +127,7 @@ static int tool_mkdir(struct call *c)
 
 static int tool_remove(struct call *c)
 {
-    CLEANUP(place_done) struct place p;
+    CLEANUP(place_done) struct place p = {.dir = -1};
     struct stat st;
     int r = call_open_movable(c, c->rq.path, &p);
     if (r == 0)

@@ -49,7 +49,7 @@ static int check_match(struct call *c, const struct place *p, const struct stat 
 
 int call_write(struct call *c)
 {
-    CLEANUP(place_done) struct place p;
+    CLEANUP(place_done) struct place p = {.dir = -1};
     struct stat st;
     bool exists;
     if (c->content < 0)
@@ -149,7 +149,7 @@ static int edit_place(struct call *c, const struct place *p)
 
 int call_edit(struct call *c)
 {
-    CLEANUP(place_done) struct place p;
+    CLEANUP(place_done) struct place p = {.dir = -1};
     if (c->rq.text_len == 0)
         return call_refuse(c, -EINVAL, TOOL_LAYER_NONE, "the old text is empty");
     int r = call_open_writable(c, c->rq.path, true, &p);

@@ -555,8 +555,8 @@ static void nothing_waits_behind_a_search(void **state)
     struct tool_request rq = {.id = 900,
                               .op = TOOL_SEARCH,
                               .path = "/usr",
-                              .text = "[a-z](y*)*\\1#%#%#", /* slow, and nowhere */
-                              .text_len = 17,
+                              .text = "((a*)*(b*)*){1,40}#%#%#", /* slow, and nowhere */
+                              .text_len = 23,
                               .flags = TOOL_REGEX,
                               .m = 5000};
     struct tool_request quick = {.id = 901, .op = TOOL_STAT, .path = "/tmp"};
