@@ -202,7 +202,7 @@ int client_call(struct client *c, struct http_request *rq, struct err *err)
     if (r >= 0)
         r = client_send(c, &c->main, rq);
     int (*awaits)(void *, struct http *) = TAKE(c->awaits);
-    if (r >= 0)
+    if (r >= 0 && !awaits) /* who awaits reads all of it, also what is there by now */
         r = http_step(&c->main);
     if (r >= 0 && c->main.is_busy)
         r = awaits ? awaits(c->awaits_arg, &c->main) : http_wait(&c->main, CLIENT_WAIT_MS);

@@ -6,6 +6,7 @@
         d.start()         # the same state folder again
 """
 import os
+import random
 import selectors
 import signal
 import socket
@@ -19,12 +20,15 @@ START_S = 60
 
 
 def free_port():
-    """A port that is free on both loopback addresses. Somebody may take it before we do: Daemon.start
-    then tries another."""
+    """A port that is free on both loopback addresses, and none of those that the kernel gives to
+    clients. Somebody may take it before we do: Daemon.start then tries another."""
     while True:
+        port = random.randint(10000, 30000)
         with socket.socket() as a:
-            a.bind(("127.0.0.1", 0))
-            port = a.getsockname()[1]
+            try:
+                a.bind(("127.0.0.1", port))
+            except OSError:
+                continue
             if not socket.has_ipv6:
                 return port
             try:
