@@ -7,7 +7,7 @@ import unittest
 
 from box import SOURCE, Box, Session, need
 
-TREE = ("CMakeLists.txt", "server", "schema", "tests", "webui", "packaging", "README.md")
+TREE = ("CMakeLists.txt", "server", "profiles", "schema", "tests", "webui", "packaging", "README.md")
 
 
 class Self(unittest.TestCase):
@@ -31,7 +31,7 @@ class Self(unittest.TestCase):
     def test_builds_itself_and_passes_its_unit_tests(self):
         self.inside("cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Debug >/dev/null")
         self.inside("cd build; units=$(ninja -t targets all | grep -oE '^bin/test_[a-z_]+' | sort -u);"
-                    "nice cmake --build . -j2 --target $units cordon cordond cordon-egress >/dev/null")
+                    "nice cmake --build . -j2 --target $units cordon cordond cordon-egress >made 2>&1 || { tail -c 3000 made; exit 1; }")
         self.assertIn("100% tests passed", self.inside("ctest --test-dir build -L unit --output-on-failure -j2"))
         log = (self.box.work / "build" / "Testing" / "Temporary" / "LastTest.log").read_text(errors="replace")
         reasons = re.findall(r"^skipped: (.*)$", log, re.M)
