@@ -64,7 +64,8 @@ as_user() {
 as_user_one() { # FILE
     local name home log r
     name=$(basename "$(dirname "$1")")/$(basename "$1" .py)
-    home=$base/${name//\//-}-home
+    home=$(mktemp -d "$base/XXXX") # short: sockets lie in it (unix(7): 107 bytes)
+    chmod 755 "$home"
     log=$base/${name//\//-}-log
     mkdir -p "$home/home" "$home/tmp"
     chown -R "$uid:$uid" "$home/home" "$home/tmp"
