@@ -193,6 +193,7 @@ static int folder_copy(const struct policy_folder *from, struct policy_folder *t
     *to = (struct policy_folder){.access = from->access,
                                  .dev = from->dev,
                                  .ino = from->ino,
+                                 .born_ns = from->born_ns,
                                  .missing = from->missing,
                                  .id = strdup(from->id ? from->id : ""),
                                  .path = from->path ? strdup(from->path) : NULL,

@@ -70,6 +70,7 @@ struct policy_folder {
     char *real; /* links resolved */
     enum access access;
     uint64_t dev, ino;
+    int64_t born_ns; /* path_born_ns() */
     bool missing;
 };
 struct policy_limits { /* 0 = none */

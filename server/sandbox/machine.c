@@ -341,6 +341,15 @@ int machine_look(const struct machine_dirs *dirs, struct machine *ret, struct er
 
 /* ---- Folders to grant ------------------------------------------------------------------------ */
 
+int64_t path_born_ns(const char *path)
+{
+    struct statx st;
+    if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_BTIME, &st) < 0 ||
+        !(st.stx_mask & STATX_BTIME))
+        return 0;
+    return st.stx_btime.tv_sec * INT64_C(1000000000) + (int64_t)st.stx_btime.tv_nsec;
+}
+
 static int folder_open(struct policy_folder *f, struct err *err)
 {
     struct stat st;
@@ -360,6 +369,7 @@ static int folder_open(struct policy_folder *f, struct err *err)
                        "%s is not a folder", f->path);
     f->dev = st.st_dev;
     f->ino = st.st_ino;
+    f->born_ns = path_born_ns(f->real);
     return 0;
 }
 

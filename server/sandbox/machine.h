@@ -16,5 +16,9 @@ int machine_look_etc(struct machine *m);
  * whole, in or around a protected place (links resolved both ways, looked at now and not when the
  * machine was); -EINVAL, -ENOENT, -ENOTDIR path_invalid. */
 int machine_folder_check(const struct machine *m, struct policy_folder *f, struct err *err);
+/* When the file at PATH itself was made, statx(2) in ns since 1970; 0 = not known here. An inode
+ * number is used again as soon as its file is gone, so that it alone does not tell two files apart.
+ */
+int64_t path_born_ns(const char *path);
 /* May who is in a wall write to PATH, by owner and mode? Root's own power does not reach inside. */
 bool machine_folder_writable(const struct machine *m, const char *path);

@@ -2,6 +2,7 @@
 #include "session/nested.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "sandbox/machine.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,8 @@ static int compare(const struct policy_folder *f, struct stat *st)
         return -ENOENT;
     if (!S_ISDIR(st->st_mode))
         return -ENOTDIR;
-    return !f->missing && st->st_dev == f->dev && st->st_ino == f->ino;
+    return !f->missing && st->st_dev == f->dev && st->st_ino == f->ino &&
+           path_born_ns(f->real) == f->born_ns;
 }
 
 bool nested_is_replaced(const struct policy *p)
@@ -57,6 +59,7 @@ int nested_look(struct policy_folder *folders, size_t n)
             continue;
         folders[i].dev = st.st_dev;
         folders[i].ino = st.st_ino;
+        folders[i].born_ns = path_born_ns(folders[i].real);
     }
     return worst;
 }

@@ -1,7 +1,8 @@
 /* Folders inside folders: a mount at a path below a folder that the host shows writable falls off
  * when the host replaces what is there (a rename over it, rmdir and mkdir), and the path is then
- * what the outer folder is. So each is known by device and inode: looked at before anything starts
- * (nested_is_replaced, the authority), and watched, so that a new wall is mostly there by then.
+ * what the outer folder is. So each is known by device, inode and birth: looked at before anything
+ * starts (nested_is_replaced, the authority), and watched, so that a new wall is mostly there by
+ * then.
  *
  * The watch is a hint: it sees the folder that holds the path, not those above, and sleeps for
  * NESTED_REST_MS after each event, so that a busy folder costs nothing. */

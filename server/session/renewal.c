@@ -171,6 +171,7 @@ static void keep_what_was_granted(struct session *s)
     for (size_t i = 0; i < s->n_folders && i < p->n_folders; i++) {
         s->folders[i].dev = p->folders[i].dev;
         s->folders[i].ino = p->folders[i].ino;
+        s->folders[i].born_ns = p->folders[i].born_ns;
         s->folders[i].missing = p->folders[i].missing;
     }
 }
