@@ -190,13 +190,8 @@ int token_get(struct db *db, const char *id, struct token *ret)
 
 int token_delete(struct db *db, const char *id)
 {
-    sqlite3_stmt *st;
-    int r = db_prepare_write(db, ST_TOKEN_DELETE, SQL_DELETE, &st);
-    if (r < 0)
-        return r;
-    bind_text(st, 1, id);
-    r = db_run(db, st);
-    return r < 0 ? r : db_changes(db) == 0 ? -ENOENT : 0;
+    int r = db_run_by_id(db, ST_TOKEN_DELETE, SQL_DELETE, id);
+    return r < 0 ? r : r == 0 ? -ENOENT : 0;
 }
 
 int token_touch(struct db *db, const char *id, int64_t expires_at)
