@@ -26,11 +26,14 @@ int places_find(struct places *ret, struct err *err)
     if (!home)
         return err_set(err, -ENOENT, "usage", "set HOME", "no home folder is known");
     ret->state = home_folder("XDG_STATE_HOME", home, ".local/state");
+    /* A runtime folder of our own settles it: /tmp/cordon-UID would be another home's daemon. */
     for (enum home_run i = 0; ret->state && i < HOME_RUNS; i++) {
         int r = home_run_folder(ret->state, i, &ret->run[ret->n_run]);
         if (r == -ENOMEM)
             return err_set(err, r, "internal", NULL, "out of memory");
         ret->n_run += r == 0;
+        if (r == 0 && i == HOME_RUN_XDG)
+            break;
     }
     if (!ret->state)
         return err_set(err, -ENOMEM, "internal", NULL, "out of memory");

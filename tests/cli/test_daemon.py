@@ -172,6 +172,9 @@ class Start(unittest.TestCase):
                         os.makedirs(d, 0o700, exist_ok=True)
                 r = h.cordon("run", "--", "echo", "x", env=env)
                 self.assertEqual((r.code, r.out), (0, b"x\n"), (name, r))
+                with Home() as other:  # /tmp/cordon-UID is the last one's: another home does not use it
+                    r = other.cordon("stop")
+                    self.assertEqual((r.code, r.out), (0, b"cordond is not running\n"), (name, r))
                 self.assertEqual(h.cordon("stop", env=env).code, 0, name)
 
     def test_temporary_folder_inside_is_short(self):

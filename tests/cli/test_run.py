@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """`cordon run` and `exec`: exit codes, bytes, signals, ends."""
+import glob
 import json
 import os
 import signal
@@ -307,14 +308,16 @@ class Run(unittest.TestCase):
 
     def test_nothing_left_in_tmp(self):
         """Case 43, the short form: what a run makes is gone after it."""
-        def ours():
-            return {n for n in os.listdir("/tmp") if n.startswith("cordon-") and
-                    os.lstat("/tmp/" + n).st_uid == os.getuid()}
-        wait_for(lambda: self.sessions() == [], "no session to be alive")
-        before = ours()
+        mark, folders = os.path.basename(self.h.base), []
         for _ in range(25):
-            self.assertEqual(self.h.cordon("run", "--", "true").code, 0)
-        wait_for(lambda: not (ours() - before), "the private folders to be gone", 15)
+            p = self.h.start("run", "--", "sh", "-c", f"touch /tmp/{mark}; echo up; cat", stdin=subprocess.PIPE)
+            self.assertEqual(p.stdout.readline(), b"up\n")
+            folders += glob.glob(f"/tmp/cordon-*/tmp/{mark}")
+            p.communicate(timeout=60)
+            self.assertEqual(p.returncode, 0)
+        self.assertEqual(len(folders), 25, "the control: while it runs it is there")
+        wait_for(lambda: not any(os.path.lexists(f.rsplit("/", 2)[0]) for f in folders),
+                 "the private folders to be gone", 15)
         self.assertEqual(os.listdir(self.h.work).count("true"), 0)
 
     # ---- a session that stays --------------------------------------------------------------------

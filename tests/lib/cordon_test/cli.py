@@ -29,7 +29,7 @@ class Home:
     stopped at the end, and must leave nothing alive."""
 
     def __init__(self, home=None, run=None, **env):
-        self.base = tempfile.mkdtemp(prefix="tests-of-cordon-", dir="/tmp")
+        self.base = tempfile.mkdtemp(prefix="tests-of-cordon-", dir=os.environ.get("TESTS_BASE", "/tmp"))
         self.home = home or self.base + "/home"
         self.work = self.base + "/work"
         self.run_dir = run or self.base + "/run"
