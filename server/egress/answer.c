@@ -64,13 +64,48 @@ void answer_start(struct conn *c)
     answer_step(c);
 }
 
+static enum socks_code socks_code(const struct reply *reply, int error)
+{
+    if (reply->status == 403)
+        return SOCKS_NOT_ALLOWED;
+    if (reply->status == 504)
+        return SOCKS_TIMED_OUT;
+    if (strcmp(reply->code, "resolve_failed") == 0 || error == EHOSTUNREACH)
+        return SOCKS_HOST_UNREACHABLE;
+    if (error == ENETUNREACH)
+        return SOCKS_NET_UNREACHABLE;
+    return error == ECONNREFUSED ? SOCKS_REFUSED : SOCKS_FAILED;
+}
+
+/* In the words of the client's door. ERROR: errno of the last attempt, 0 when there was none. */
+static int answer_put(struct conn *c, const struct reply *reply, int error)
+{
+    uint8_t said[SOCKS_REPLY_MAX];
+    switch (c->door) {
+    case EG_DOOR_CONNECT:
+    case EG_DOOR_HTTP:
+        return reply_put(&c->out, reply, c->wants_json, c->is_head);
+    case EG_DOOR_SOCKS5:
+    case EG_DOOR_SOCKS4:
+        return str_add(&c->out, said, socks_said(c, socks_code(reply, error), said));
+    case EG_DOOR_REDIRECT: /* does not know of us: a reset is all it can understand */
+    case EG_DOOR_TLS_NAME:
+        break;
+    }
+    return -EOPNOTSUPP;
+}
+
+static void conn_answer_error(struct conn *c, const struct reply *reply, int error)
+{
+    if (c->responded || answer_put(c, reply, error) < 0)
+        conn_close(c, true);
+    else
+        answer_start(c);
+}
+
 static void conn_answer(struct conn *c, const struct reply *reply)
 {
-    if (c->responded || reply_put(&c->out, reply, c->wants_json, c->is_head) < 0) {
-        conn_close(c, true);
-        return;
-    }
-    answer_start(c);
+    conn_answer_error(c, reply, 0);
 }
 
 void answer_bad(struct conn *c, int status, const char *detail, const char *hint)
@@ -114,7 +149,13 @@ void answer_undialled(struct conn *c, const struct dialled *r)
     case EG_OPENED:
     case EG_OWN_PORT:
     case EG_CONNECT_FAILED:
-        answer_trouble(c, 502, "upstream_failed", r->detail);
+        conn_answer_error(c,
+                          &(struct reply){.status = 502,
+                                          .code = "upstream_failed",
+                                          .host = c->host,
+                                          .port = c->port,
+                                          .detail = r->detail},
+                          r->error);
         return;
     }
 }

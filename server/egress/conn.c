@@ -33,6 +33,8 @@ void conn_close(struct conn *c, bool reset)
     egress_conn_remove(c->eg, c->id);
     dial_cancel(TAKE(c->dial));
     head_drop(c);
+    hello_drop(c);
+    free(TAKE(c->socks));
     peer_close(TAKE(c->client), reset);
     up_drop(c, reset);
     flow_done(&c->to_up);
@@ -60,10 +62,12 @@ static void deadline_passed(struct deadline *d)
     case CONN_CHECKING:
         answer_trouble(c, 504, "no_verdict", "nobody decided about this request");
         return;
+    case CONN_TUNNEL:
+        hello_late(c);
+        return;
     case CONN_CLOSED:
     case CONN_HEAD:
     case CONN_DIALLING:
-    case CONN_TUNNEL:
     case CONN_ANSWERING:
     case CONN_DRAINING:
         conn_close(c, false);

@@ -1,15 +1,17 @@
 /* What one client connection is made of: shared by the files below, and by nobody else.
  *
- * door_http.c a request head, to the question · upstream.c the verdict, the dial, the
- * socket behind it · tunnel.c bytes both ways · exchange.c plain HTTP, request and response ·
- * answer.c our own answers, the end behind them · tell.c what the daemon is asked and told · conn.c
- * its life.
+ * door_http.c, door_socks.c a request, to the question · upstream.c the verdict, the dial, the
+ * socket behind it · tunnel.c bytes both ways · hello.c the TLS name within · exchange.c plain
+ * HTTP, request and response · answer.c our own answers, the end behind them · tell.c what the
+ * daemon is asked and told · conn.c its life.
  *
  * A further door is a further door_*.c: it fills in "the present request", calls request_check(),
  * and has its row in answer.c (how a refusal is said) and tunnel.c (how "opened" is said). */
 #pragma once
 #include "egress/conn.h"
 #include "egress/reply.h"
+#include "wire/socks.h"
+#include "wire/tlshello.h"
 
 #define READ_BYTES 16384
 #define DRAIN_MS   2000
@@ -30,6 +32,13 @@ enum conn_state {
 /* What the daemon is still owed for the present request. */
 enum owed { OWED_NOTHING = 0, OWED_RESULT, OWED_CLOSED };
 
+/* What a tunnel's client said first, until it is plain what it is. */
+struct hello {
+    struct tlshello tls;
+    struct str held;
+    bool is_asked; /* the daemon, about the name in it */
+};
+
 struct conn {
     struct closing closing;
     struct deadline deadline;
@@ -40,6 +49,8 @@ struct conn {
     struct peer *client, *up;
     struct str in;         /* read from the client, not yet taken */
     struct httphead *head; /* the one being read, of a request or a response */
+    struct socks *socks;   /* a SOCKS client that has not asked yet */
+    struct hello *hello;
     struct dial *dial;
     bool over_limit;
 
@@ -48,6 +59,7 @@ struct conn {
     char host[HOST_MAX];
     uint16_t port;
     bool is_tunnel; /* asks for one; else it is plain HTTP */
+    bool is_named;  /* a tunnel whose TLS name was judged */
     bool is_head, is_upgrade, is_safe, wants_json, keep_alive, allow_private;
     int minor;
     enum body_kind body;
@@ -84,14 +96,32 @@ void tell_refused(struct conn *c, const char *host, size_t n, const char *why);
 void request_next(struct conn *c); /* the connection's first, or the next on a kept one */
 void head_start(struct conn *c, bool is_response);
 void head_read(struct conn *c);
+/* door_socks.c */
+bool socks_is_first(char first);
+int socks_start(struct conn *c, char first);
+void socks_take(struct conn *c, const char *bytes, size_t n, size_t *ret_used);
+bool socks_is_asked(const struct conn *c);
+void socks_request(struct conn *c);
+/* How CODE is said to a client that came by a SOCKS door. */
+size_t socks_said(const struct conn *c, enum socks_code code, uint8_t ret[static SOCKS_REPLY_MAX]);
+
 /* upstream.c */
 void socket_prepare(int fd);
 void conn_dial(struct conn *c);
 
 /* tunnel.c */
+/* How the client hears that its tunnel is open. */
+int opened_put(struct str *out, const struct conn *c);
 void tunnel_start(struct conn *c); /* c->up is connected */
 void tunnel_step(struct conn *c);
 void waits_follow(struct conn *c);
+
+/* hello.c */
+int hello_start(struct conn *c); /* c->in are the client's first bytes */
+void hello_step(struct conn *c); /* c->hello is gone when it went on, c->state tells if ended */
+void hello_verdict(struct conn *c, const struct verdict_in *v);
+void hello_late(struct conn *c);
+void hello_drop(struct conn *c);
 
 /* exchange.c */
 void exchange_start(struct conn *c); /* the request to c->up */

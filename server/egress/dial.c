@@ -167,6 +167,7 @@ static void attempt_failed(struct dial *d, const struct sockaddr_storage *sa, in
 {
     if (sa != NULL)
         address_put(d, sa);
+    d->result.error = error;
     d->result.outcome = error == ETIMEDOUT ? EG_TIMED_OUT : EG_CONNECT_FAILED;
     snprintf(d->result.detail, sizeof d->result.detail, "%.60s: %.100s", d->result.address,
              strerror(error));

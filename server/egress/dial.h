@@ -27,6 +27,7 @@ struct dialled {
     enum eg_outcome outcome;
     int fd;                         /* with EG_OPENED: connected, non-blocking; the caller's */
     char address[DIAL_ADDRESS_MAX]; /* "203.0.113.1:443", of the one connected or last tried */
+    int error;                      /* errno of the attempt that failed last, or 0 */
     char detail[DIAL_DETAIL_MAX];   /* one line for a person; empty with EG_OPENED */
 };
 typedef void dialled_fn(void *arg, const struct dialled *result);

@@ -25,7 +25,7 @@ void request_next(struct conn *c)
     flow_done(&c->to_client);
     str_clear(&c->up_head);
     c->to_up.bytes = c->to_client.bytes = c->seen = 0;
-    c->responded = c->is_tunnel = c->is_upgrade = c->is_head = c->wants_json = false;
+    c->responded = c->is_named = c->is_tunnel = c->is_upgrade = c->is_head = c->wants_json = false;
     c->interims = 0;
     c->host[0] = '\0';
     c->state = CONN_HEAD;
@@ -113,18 +113,21 @@ static void request_start(struct conn *c)
     request_check(c);
 }
 
-/* The first byte of a connection tells the clients of other protocols. Their doors come later. */
-static bool is_other_protocol(const struct conn *c, char first)
+/* The first byte of a connection tells the clients of other protocols. */
+static bool is_socks(const struct conn *c, char first)
 {
-    return c->request == 0 && c->head->raw.len == 0 && (first == 4 || first == 5);
+    return c->request == 0 && c->head->raw.len == 0 && socks_is_first(first);
 }
 
 static void head_take(struct conn *c, const char *bytes, size_t n, size_t *ret_used)
 {
     *ret_used = 0;
-    if (is_other_protocol(c, bytes[0])) {
-        tell_refused(c, "", 0, "SOCKS is not in this version");
+    if (c->socks == NULL && is_socks(c, bytes[0]) && socks_start(c, bytes[0]) < 0) {
         conn_close(c, true);
+        return;
+    }
+    if (c->socks != NULL) {
+        socks_take(c, bytes, n, ret_used);
         return;
     }
     switch (httphead_feed(c->head, bytes, n, ret_used)) {
@@ -142,7 +145,7 @@ static void head_take(struct conn *c, const char *bytes, size_t n, size_t *ret_u
 
 static bool head_is_done(const struct conn *c)
 {
-    return c->state == CONN_HEAD && c->head->end == 4;
+    return c->state == CONN_HEAD && c->head != NULL && c->head->end == 4;
 }
 
 void head_read(struct conn *c)
@@ -170,4 +173,6 @@ void head_read(struct conn *c)
     }
     if (head_is_done(c))
         request_start(c);
+    else if (socks_is_asked(c))
+        socks_request(c);
 }

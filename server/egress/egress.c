@@ -159,7 +159,7 @@ static int got_start(struct egress *eg, struct unpack *u, const int *take_fds, s
 static void verdict_orphaned(struct egress *eg, uint32_t id, uint32_t request, uint8_t verdict)
 {
     struct pack p = {0};
-    if (verdict == EG_DENY)
+    if (verdict == EG_DENY || (request & EG_NAME_REQUEST) != 0)
         return;
     pack_u32(&p, id);
     pack_u32(&p, request);

@@ -13,7 +13,7 @@ static void tell_closed(struct conn *c)
     pack_u32(&p, c->request);
     pack_u64(&p, c->to_up.bytes);
     pack_u64(&p, c->to_client.bytes);
-    pack_u8(&p, c->is_tunnel || c->state == CONN_TUNNEL);
+    pack_u8(&p, (c->is_tunnel || c->state == CONN_TUNNEL) && !c->is_named);
     link_send(&c->eg->link, M_EG_CLOSED, &p);
     c->owed = OWED_NOTHING;
 }
@@ -65,6 +65,7 @@ void request_check(struct conn *c)
     pack_u16(&p, c->port);
     c->state = CONN_CHECKING;
     head_drop(c);
+    free(TAKE(c->socks));
     peer_want(c->client, 0);
     deadline_set(&c->deadline, CHECK_MS);
     link_send(&c->eg->link, M_EG_CHECK, &p);

@@ -1,28 +1,46 @@
 /* Runs in: egress. Reads: hostile. May block: no.
  *
  * A tunnel: bytes both ways, each end passed on by itself. */
+#include "base/mem.h"
 #include "egress/conn_parts.h"
 #include <string.h>
 #include <sys/socket.h>
 
+int opened_put(struct str *out, const struct conn *c)
+{
+    uint8_t reply[SOCKS_REPLY_MAX];
+    switch (c->door) {
+    case EG_DOOR_CONNECT:
+        return str_puts(out, "HTTP/1.1 200 Connection established\r\n\r\n");
+    case EG_DOOR_SOCKS5:
+    case EG_DOOR_SOCKS4:
+        return str_add(out, reply, socks_said(c, SOCKS_OPENED, reply));
+    case EG_DOOR_HTTP:
+    case EG_DOOR_REDIRECT: /* thinks that it is connected already */
+    case EG_DOOR_TLS_NAME:
+        break;
+    }
+    return 0;
+}
+
 void tunnel_start(struct conn *c)
 {
-    static const char ESTABLISHED[] = "HTTP/1.1 200 Connection established\r\n\r\n";
+    CLEANUP(str_done) struct str opened = {0};
     c->state = CONN_TUNNEL;
     deadline_clear(&c->deadline);
     c->responded = true;
-    /* The client's buffer is empty, so this fits. */
-    if (send(c->client->fd, ESTABLISHED, sizeof ESTABLISHED - 1, MSG_NOSIGNAL) !=
-        sizeof ESTABLISHED - 1) {
-        conn_close(c, true);
-        return;
-    }
     flow_init(&c->to_up, c->eg->pool, BODY_UNTIL_CLOSE, 0);
     flow_init(&c->to_client, c->eg->pool, BODY_UNTIL_CLOSE, 0);
-    if (flow_take(&c->to_up, c->in.data, c->in.len) < 0) {
+    /* The client's buffer is empty, so this fits. */
+    if (opened_put(&opened, c) < 0 ||
+        (opened.len > 0 &&
+         send(c->client->fd, opened.data, opened.len, MSG_NOSIGNAL) != (ssize_t)opened.len) ||
+        hello_start(c) < 0) {
         conn_close(c, true);
         return;
     }
+    if (c->state != CONN_TUNNEL)
+        return;
     str_done(&c->in);
     tunnel_step(c);
 }
@@ -48,7 +66,11 @@ static enum flow_state tunnel_pump(struct flow *f, struct peer *from, struct pee
 
 void tunnel_step(struct conn *c)
 {
-    enum flow_state up = tunnel_pump(&c->to_up, c->client, c->up);
+    if (c->hello != NULL)
+        hello_step(c);
+    if (c->state != CONN_TUNNEL)
+        return;
+    enum flow_state up = c->hello != NULL ? FLOW_OPEN : tunnel_pump(&c->to_up, c->client, c->up);
     enum flow_state down = tunnel_pump(&c->to_client, c->up, c->client);
     if (up == FLOW_DONE && down == FLOW_DONE) {
         conn_close(c, false);

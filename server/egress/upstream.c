@@ -87,9 +87,11 @@ static void verdict_self(struct conn *c)
     c->owed = OWED_RESULT;
     tell_result(c, EG_OPENED, "", "");
     c->owed = OWED_NOTHING;
-    (void)str_puts(&c->out, c->is_tunnel ? "HTTP/1.1 200 Connection established\r\n\r\n"
-                                         : "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
-                                           "Content-Length: 3\r\nConnection: close\r\n\r\nok\n");
+    if (c->door == EG_DOOR_HTTP)
+        (void)str_puts(&c->out, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+                                "Content-Length: 3\r\nConnection: close\r\n\r\nok\n");
+    else
+        (void)opened_put(&c->out, c);
     answer_start(c);
 }
 
@@ -114,6 +116,10 @@ static void verdict_allow(struct conn *c, const struct verdict_in *v)
 
 void conn_verdict(struct conn *c, uint32_t request, const struct verdict_in *v)
 {
+    if (c->hello != NULL && request == (c->request | EG_NAME_REQUEST)) {
+        hello_verdict(c, v);
+        return;
+    }
     if (c->state != CONN_CHECKING || c->request != request)
         return;
     deadline_clear(&c->deadline);

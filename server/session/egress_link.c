@@ -28,6 +28,7 @@ struct request {
     char site_id[32];
     char rule[HOST_MAX + 12];
     bool is_proof, is_open;
+    bool is_name; /* the TLS name within the tunnel whose number it has, but for EG_NAME_REQUEST */
 };
 
 struct egress_link {
@@ -141,6 +142,33 @@ static int send_verdict(struct egress_link *l, uint32_t conn, uint32_t number,
     return channel_send(&l->ch, M_EG_VERDICT, &p, NULL, 0);
 }
 
+/* Another server is named within a tunnel: judged by itself, never held. The tunnel's end is its
+ * end. */
+static int take_name(struct egress_link *l, uint32_t conn, uint32_t number, const char *host,
+                     uint16_t port)
+{
+    const struct host_entry *why = NULL;
+    struct verdict_out v;
+    char rule[HOST_MAX + 60];
+    const struct request *tunnel = *request_at(l, conn, number & ~EG_NAME_REQUEST);
+    if (!(number & EG_NAME_REQUEST) || !tunnel || !tunnel->is_open || tunnel->port != port)
+        return -EBADMSG;
+    egress_judge(l->g, host, port, &v, &why);
+    if (v.verdict == EG_ALLOW) {
+        struct request *rq = request_add(l, conn, number, host, port);
+        if (!rq)
+            return -ENOMEM;
+        rq->is_name = true;
+        return send_verdict(l, conn, number, &v);
+    }
+    (void)snprintf(rule, sizeof rule, "the TLS name within a connection to %s", tunnel->host);
+    v.verdict = EG_DENY;
+    v.reason = "name_mismatch";
+    v.rule = rule;
+    session_blocked(l->s, host, port, v.reason, v.rule, v.hint);
+    return send_verdict(l, conn, number, &v);
+}
+
 static int take_check(struct egress_link *l, struct unpack *u)
 {
     struct session *s = l->s;
@@ -154,10 +182,12 @@ static int take_check(struct egress_link *l, struct unpack *u)
     int r = unpack_end(u);
     if (r < 0 || !host)
         return r < 0 ? r : -ENOMEM;
-    if (door > EG_DOOR_REDIRECT || port == 0 || l->n_requests >= EGRESS_REQUESTS ||
+    if (door > EG_DOOR_TLS_NAME || port == 0 || l->n_requests >= EGRESS_REQUESTS ||
         host_canonical(host, strlen(host), false, canonical) == HOST_BAD ||
         strcmp(host, canonical) != 0 || *request_at(l, conn, number))
         return -EBADMSG;
+    if (door == EG_DOOR_TLS_NAME)
+        return take_name(l, conn, number, host, port);
     egress_judge(l->g, host, port, &v, &why);
     bool proof = egress_is_proof_probe(l->g, host);
     if (v.verdict == EG_DENY && !proof)
@@ -228,8 +258,8 @@ static int take_result(struct egress_link *l, struct unpack *u)
     if (r < 0 || !address || !detail)
         return r < 0 ? r : -ENOMEM;
     struct request **at = request_at(l, conn, number), *rq = *at;
-    if (!rq || outcome > EG_TIMED_OUT || rq->is_open || !utf8_is_valid(address, strlen(address)) ||
-        !utf8_is_valid(detail, strlen(detail)))
+    if (!rq || outcome > EG_TIMED_OUT || rq->is_open || rq->is_name ||
+        !utf8_is_valid(address, strlen(address)) || !utf8_is_valid(detail, strlen(detail)))
         return -EBADMSG;
     if (rq->is_proof) {
         request_drop(l, at);
@@ -263,14 +293,21 @@ static int take_closed(struct egress_link *l, struct unpack *u)
     struct request **at = request_at(l, conn, number), *rq = *at;
     if (!rq) /* one that was refused, or failed: told before */
         return 0;
+    if (rq->is_name)
+        return -EBADMSG;
+    struct request **name = request_at(l, conn, number | EG_NAME_REQUEST);
     if (rq->is_open) {
         host_port_text(rq->host, rq->port, target);
         json_t *after =
             json_pack("{s:s, s:I, s:I, s:b}", "rule", rq->rule, "up_bytes", (json_int_t)up,
                       "down_bytes", (json_int_t)down, "opaque", opaque != 0);
+        if (*name)
+            (void)json_object_set_new(after, "tls_name", json_string((*name)->host));
         session_audit_soon(l->s, "connection.closed", target, after, OUTCOME_OK);
     }
-    request_drop(l, at);
+    if (*name)
+        request_drop(l, name);
+    request_drop(l, request_at(l, conn, number));
     return 0;
 }
 

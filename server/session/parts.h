@@ -30,7 +30,9 @@
 #define SESSION_TAILS      256 /* ended commands whose background processes live */
 /* The folder of a status check, empty; the sweep at start takes away what a kill left. */
 #define SESSION_CHECK_FOLDER "/tmp/cordon.check.XXXXXX"
-#define EGRESS_REQUESTS      2048 /* under way at once in one session; its connections are 1,024 */
+#define EGRESS_REQUESTS                                                                            \
+    4096 /* under way at once in one session; its connections are 1,024,                           \
+          * and each may have a TLS name of its own */
 
 struct output;
 

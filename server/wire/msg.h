@@ -98,8 +98,12 @@ enum eg_door {
     EG_DOOR_HTTP,
     EG_DOOR_SOCKS5,
     EG_DOOR_SOCKS4,
-    EG_DOOR_REDIRECT
+    EG_DOOR_REDIRECT,
+    EG_DOOR_TLS_NAME /* not a door: the server name within an open tunnel, when it is not the
+                      * tunnel's host. No result and no end is told of it */
 };
+/* Set in the request number of an EG_DOOR_TLS_NAME check; the other bits are the tunnel's. */
+#define EG_NAME_REQUEST 0x80000000u
 enum eg_verdict {
     EG_DENY = 0,
     EG_ALLOW,

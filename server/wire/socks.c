@@ -44,6 +44,8 @@ static enum socks_result bad(struct socks *s, enum socks_code code, const char *
 
 static enum socks_result asked(struct socks *s, const char *host, size_t n, const uint8_t *port)
 {
+    s->name = host;
+    s->name_len = n;
     s->kind = host_canonical(host, n, false, s->host);
     if (s->kind == HOST_BAD)
         return bad(s, SOCKS_FAILED, "the host is neither a name nor an address");
@@ -59,7 +61,10 @@ static enum socks_result asked_address(struct socks *s, int family, const uint8_
     char text[INET6_ADDRSTRLEN];
     if (inet_ntop(family, address, text, sizeof text) == NULL)
         return bad(s, SOCKS_FAILED, "the address is none");
-    return asked(s, text, strlen(text), port);
+    enum socks_result r = asked(s, text, strlen(text), port);
+    s->name = NULL;
+    s->name_len = 0;
+    return r;
 }
 
 /* VER, NMETHODS, METHODS (RFC 1928, 3). */

@@ -39,7 +39,9 @@ struct socks {
     enum host_kind kind;
     char host[HOST_MAX];
     uint16_t port;
-    const char *why; /* a constant text, after SOCKS_BAD */
+    const char *why;  /* a constant text, after SOCKS_BAD */
+    const char *name; /* the host's name as it came, or NULL; within this */
+    size_t name_len;
     /* internal */
     uint8_t in[SOCKS_REQUEST_MAX];
     size_t len;

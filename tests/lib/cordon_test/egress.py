@@ -17,6 +17,8 @@ START, VERDICT, CUT, FILE = 128, 129, 130, 131
 READY, CHECK, RESULT, CLOSED, REFUSED, STALE = range(160, 166)
 FILES = ["/etc/resolv.conf", "/etc/hosts"]
 DENY, ALLOW, SELF = 0, 1, 2
+DOOR_CONNECT, DOOR_HTTP, DOOR_SOCKS5, DOOR_SOCKS4, DOOR_REDIRECT, DOOR_TLS_NAME = range(6)
+NAME_REQUEST = 0x80000000
 FAILED, OPENED, ADDRESS_CLASS, OWN_PORT, RESOLVE_FAILED, CONNECT_FAILED, TIMED_OUT = range(7)
 BIN = os.environ.get("CORDON_BIN") or os.path.join(
     os.path.dirname(__file__), "..", "..", "..", "build", "debug", "bin")
@@ -159,7 +161,7 @@ class Egress:
             self.checks.append((conn, request, door, host, port))
             answer = self.decide(host, port)
             if answer is not None:
-                self.n_allowed += answer[0] != DENY
+                self.n_allowed += answer[0] != DENY and door != DOOR_TLS_NAME
                 self.verdict(conn, request, *answer)
         elif kind == RESULT:
             self.results.append((u.num("I"), u.num("I"), u.num("B"), u.text(), u.text()))
