@@ -3,6 +3,7 @@
 #include "api/state.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "store/events.h"
 #include <errno.h>
 #include <stdlib.h>
 
@@ -22,6 +23,24 @@ int api_record(struct request *rq, const char *action, const char *target, json_
     int r = audit_add(rq->api->d.db, &e);
 
     return r < 0 ? err_set(&rq->err, r, "disk_full", NULL, "this could not be recorded") : 0;
+}
+
+int api_stream_allowed(struct request *rq)
+{
+    if (http_streams(rq->api->http, NULL) >= API_STREAMS_MAX)
+        return request_refuse(rq, "too_many", NULL, "more than %d streams", API_STREAMS_MAX);
+    if (rq->caller.has_token && http_streams(rq->api->http, &rq->caller) >= API_STREAMS_TOKEN_MAX)
+        return request_refuse(rq, "too_many", NULL, "more than %d streams of one token",
+                              API_STREAMS_TOKEN_MAX);
+    return 0;
+}
+
+static void settings_changed(struct watch *w)
+{
+    struct api_state *st = container_of(w, struct api_state, settings_watch);
+
+    events_emit(st->d.db, &(struct event){EVENT_SETTINGS, EVENT_UPDATED, "settings", NULL,
+                                          settings_rev(st->d.settings), NULL, NULL});
 }
 
 static int listen_all(struct api_state *st, struct err *err)
@@ -64,6 +83,8 @@ int api_new(const struct api_deps *deps, struct api **ret, struct err *err)
             free(a);
         return r;
     }
+    st->settings_watch.changed = settings_changed;
+    watch_add(settings_watched(deps->settings), &st->settings_watch);
     *ret = a;
     return 0;
 }
@@ -90,5 +111,6 @@ void api_close(struct api *a, void (*closed)(void *arg), void *arg)
     a->state.closed = closed;
     a->state.closed_arg = arg;
     a->state.shutting_down = true;
+    watch_remove(&a->state.settings_watch);
     http_close(a->state.http, on_closed, a);
 }

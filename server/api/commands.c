@@ -4,6 +4,7 @@
 #include "api/session_parts.h"
 #include "api/state.h"
 #include "base/mem.h"
+#include "store/events.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -396,6 +397,8 @@ int command_remove(struct request *rq)
         (r = db_commit(rq->api->d.db)) < 0)
         return r;
     (void)spool_delete(rq->api->d.spool_dir, rq->params[1]);
+    events_emit(rq->api->d.db, &(struct event){EVENT_COMMAND, EVENT_REMOVED, rq->params[1],
+                                               rq->params[0], 0, NULL, NULL});
     return reply_empty(rq);
 }
 

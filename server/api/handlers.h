@@ -91,6 +91,10 @@ int files_remove(struct request *rq);
 extern const struct shape FILES_LIST_QUERY, FILE_QUERY, FILE_REMOVE_QUERY, EDIT_BODY, SEARCH_BODY,
     GLOB_BODY, MKDIR_BODY, MOVE_BODY;
 
+/* events.c */
+int events_follow(struct request *rq);
+extern const struct shape EVENTS_QUERY;
+
 /* audit.c */
 int audit_show(struct request *rq);
 int audit_check(struct request *rq);

@@ -138,6 +138,8 @@ void request_end(struct http_request *hr, const char *code)
         (void)err_set(&hr->rq.err, -ECANCELED, code, NULL, "the request was ended");
         request_answer(&hr->rq, -ECANCELED);
     } else if (hr->state == RQ_SENT && hr->rq.reply.stream) {
+        if (hr->rq.reply.stream->ending && !hr->ended)
+            hr->rq.reply.stream->ending(&hr->rq, &hr->chunk, code);
         hr->ended = true;
         request_resume(hr);
     }

@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #define FILL_BYTES (64 << 10) /* gathered before a reader is given more */
 
@@ -167,7 +166,7 @@ static void frames_keepalive(struct request *rq, struct str *out)
                             ? "event: keepalive\ndata: {\"kind\":\"keepalive\"}\n\n"
                             : "{\"kind\":\"keepalive\"}\n");
 }
-static const struct stream FRAMES = {frames_fill, frames_keepalive};
+static const struct stream FRAMES = {frames_fill, frames_keepalive, NULL};
 
 /* ---- Bytes ------------------------------------------------------------------------------------
  */
@@ -192,7 +191,7 @@ static int bytes_fill(struct request *rq, struct str *out)
     }
     return n == 0 && rd->follow && !over ? 0 : -1; /* at a gap the bytes end */
 }
-static const struct stream BYTES = {bytes_fill, NULL};
+static const struct stream BYTES = {bytes_fill, NULL, NULL};
 
 static int range_bad(struct request *rq, uint64_t size, const char *why)
 {
@@ -284,25 +283,13 @@ static void on_some(struct request *rq, enum wake why)
 /* ---- The request ------------------------------------------------------------------------------
  */
 
-static bool accepts(const char *accept, const char *type)
-{
-    size_t n = strlen(type);
-
-    for (const char *at = accept; at; at = strchr(at, ',')) {
-        at += strspn(at, ", \t");
-        if (strncasecmp(at, type, n) == 0 && strchr(",; \t", at[n]))
-            return true;
-    }
-    return false;
-}
-
 static int form_choose(struct request *rq, enum form *ret)
 {
     *ret = FORM_NDJSON;
     if (!rq->head.accept || !*rq->head.accept)
         return 0;
     for (size_t i = 0; i < ARRAY_LEN(FORMS); i++) {
-        if (accepts(rq->head.accept, FORMS[i].type)) {
+        if (request_accepts(rq, FORMS[i].type)) {
             *ret = FORMS[i].form;
             return 0;
         }
@@ -326,14 +313,7 @@ static int reader_open(struct request *rq, struct reading *rd)
 
 static int streams_allowed(struct request *rq, const struct reading *rd)
 {
-    if (rd->form == FORM_JSON || !rd->follow)
-        return 0;
-    if (http_streams(rq->api->http, NULL) >= API_STREAMS_MAX)
-        return request_refuse(rq, "too_many", NULL, "more than %d streams", API_STREAMS_MAX);
-    if (rq->caller.has_token && http_streams(rq->api->http, &rq->caller) >= API_STREAMS_TOKEN_MAX)
-        return request_refuse(rq, "too_many", NULL, "more than %d streams of one token",
-                              API_STREAMS_TOKEN_MAX);
-    return 0;
+    return rd->form == FORM_JSON || !rd->follow ? 0 : api_stream_allowed(rq);
 }
 
 static int after_take(struct request *rq, struct reading *rd, const struct output_query *q)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 static void reply_clear(struct reply *out)
 {
@@ -182,4 +183,16 @@ void request_done(struct request *rq)
     field_errors_done(&rq->errors);
     free(rq->target);
     free(rq->path);
+}
+
+bool request_accepts(const struct request *rq, const char *type)
+{
+    size_t n = strlen(type);
+
+    for (const char *at = rq->head.accept; at; at = strchr(at, ',')) {
+        at += strspn(at, ", \t");
+        if (strncasecmp(at, type, n) == 0 && strchr(",; \t", at[n]))
+            return true;
+    }
+    return false;
 }

@@ -76,6 +76,8 @@ struct stream {
     int (*fill)(struct request *rq, struct str *out);
     /* Each 15 s without anything sent; NULL = none. */
     void (*keepalive)(struct request *rq, struct str *out);
+    /* Last words of one that is ended from outside, with CODE; NULL = none. */
+    void (*ending)(struct request *rq, struct str *out, const char *code);
 };
 
 struct reply {
@@ -174,5 +176,7 @@ int request_if_match(struct request *rq, int64_t rev);
 /* ?confirm= must be VALUE: else 409 confirm_required with `confirm`. */
 int request_confirm(struct request *rq, const char *value, const char *what);
 const char *request_query(const struct request *rq, const char *name); /* NULL = absent */
+/* Is TYPE named in Accept (RFC 9110, 12.5.1; weights do not count)? */
+bool request_accepts(const struct request *rq, const char *type);
 /* How an answer in bytes shows its level: header Cordon-Enforcement. Borrows. */
 int reply_enforcement(struct request *rq, const json_t *enforcement);

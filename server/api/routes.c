@@ -52,6 +52,8 @@ const struct route ROUTES[] = {
      "settings and their source"},
     {METHOD_PATCH, "/v1/settings", SCOPE_SETTINGS, ROUTE_IF_MATCH | ROUTE_MERGE, JSON, NULL,
      &SETTINGS_QUERY, settings_change, "changes settings"},
+    {METHOD_GET, "/v1/events", SCOPE_READ | ACCESS_AGENT, NONE, &EVENTS_QUERY, events_follow,
+     "what changes, as it does"},
     {METHOD_GET, "/v1/blocked", SCOPE_READ, NONE, &BLOCKED_QUERY, blocked_show,
      "refused connections"},
     {METHOD_GET, "/v1/audit", SCOPE_READ, NONE, &AUDIT_QUERY, audit_show, "records"},

@@ -3,6 +3,7 @@
 #include "api/session_parts.h"
 #include "api/state.h"
 #include "base/mem.h"
+#include "store/events.h"
 #include "store/records.h"
 #include <errno.h>
 #include <string.h>
@@ -354,8 +355,11 @@ int session_remove(struct request *rq)
         return r;
     if (s)
         return request_refuse(rq, "session_running", NULL, "the session lives");
-    r = session_forget(rq, rq->params[0]);
-    return r < 0 ? r : reply_empty(rq);
+    if ((r = session_forget(rq, rq->params[0])) < 0)
+        return r;
+    events_emit(rq->api->d.db, &(struct event){EVENT_SESSION, EVENT_REMOVED, rq->params[0],
+                                               rq->params[0], 0, NULL, NULL});
+    return reply_empty(rq);
 }
 
 static void on_verified(struct request *rq, enum wake why)

@@ -5,6 +5,7 @@
 #include "api/state.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "store/events.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -263,6 +264,12 @@ int site_record(struct request *rq, const char *action, const struct site *befor
     char target[HOST_MAX + 16];
 
     site_target(after ? after : before, target, sizeof target);
+    events_emit(rq->api->d.db, &(struct event){EVENT_SITE,
+                                               !before  ? EVENT_CREATED
+                                               : !after ? EVENT_REMOVED
+                                                        : EVENT_UPDATED,
+                                               after ? after->id : before->id, NULL,
+                                               after ? after->rev : before->rev + 1, NULL, NULL});
     return api_record(rq, action, target, before ? site_to_json(before) : NULL,
                       after ? site_to_json(after) : NULL);
 }

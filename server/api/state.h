@@ -18,3 +18,5 @@ struct api_state {
 /* Records what a caller did, or was refused; an error means that it must not be done. */
 int api_record(struct request *rq, const char *action, const char *target, json_t *take_before,
                json_t *take_after);
+/* One stream more, of this caller and in all? Else too_many. */
+int api_stream_allowed(struct request *rq);

@@ -1,6 +1,7 @@
 /* Runs in: daemon. Reads: hostile (hosts come through the egress, canonical by now).
  * May block: no. */
 #include "session/command_parts.h"
+#include "store/events.h"
 #include "store/records.h"
 #include <stdio.h>
 #include <string.h>
@@ -39,12 +40,16 @@ void session_blocked(struct session *s, const char *host, uint16_t port, const c
 {
     char target[HOST_MAX + 10];
     struct blocked_row row = {.session_id = s->id, .host = host, .reason = reason, .port = port};
+    int64_t count = 0;
     s->n_blocked++;
-    (void)blocked_count(s->ss->deps.db, &row);
+    (void)blocked_count(s->ss->deps.db, &row, &count);
     for (struct command *c = s->commands; c; c = command_next(c))
         if (command_is_running(c))
             command_blocked(c, host, port, reason, rule, hint);
     host_port_text(host, port, target);
+    events_emit(s->ss->deps.db,
+                &(struct event){EVENT_BLOCKED, count > 1 ? EVENT_UPDATED : EVENT_CREATED, target,
+                                s->id, count, NULL, NULL});
     session_refusal(s, target, json_pack("{s:s, s:s}", "reason", reason, "rule", rule));
     session_touched(s);
 }
@@ -98,5 +103,5 @@ void command_blocked(struct command *c, const char *host, uint16_t port, const c
                               .host = host,
                               .reason = reason,
                               .port = port};
-    (void)blocked_count(c->session->ss->deps.db, &row);
+    (void)blocked_count(c->session->ss->deps.db, &row, NULL);
 }

@@ -162,6 +162,7 @@ static int take_started(struct command *c, struct unpack *u)
     if (r < 0 || c->state != COMMAND_STARTING)
         return -EBADMSG;
     c->state = COMMAND_RUNNING;
+    command_tell(c, EVENT_UPDATED);
     watched_notify(&c->watched);
     return 0;
 }

@@ -6,6 +6,7 @@
 #include "session/channel.h"
 #include "session/output.h"
 #include "session/parts.h"
+#include "store/events.h"
 
 #define COMMAND_STDIN_MAX   ((size_t)256 << 10) /* buffered, and one POST */
 #define COMMAND_BLOCKED_MAX 64                  /* different hosts told in one result */
@@ -87,7 +88,9 @@ struct command {
 void command_unlist(struct command *c); /* may free it */
 
 int command_record_start(struct command *c); /* committed, or it must not start */
-void command_record_end(struct command *c);  /* owed: it has ended, come what may */
+/* What follows events is told: created, or its state is another. */
+void command_tell(struct command *c, enum event_change change);
+void command_record_end(struct command *c); /* owed: it has ended, come what may */
 
 /* Its end, once: recorded, told to who watches; a tail is kept. */
 void command_finish(struct command *c, enum command_state state);

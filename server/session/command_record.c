@@ -67,6 +67,13 @@ static struct audit_entry row(struct command *c, const char *action, const char 
                                 .enforcement = c->enforcement};
 }
 
+void command_tell(struct command *c, enum event_change change)
+{
+    events_emit(c->session->ss->deps.db,
+                &(struct event){EVENT_COMMAND, change, c->id, c->session->id, (int64_t)c->state + 1,
+                                c->enforcement, c->origin});
+}
+
 int command_record_start(struct command *c)
 {
     struct db *db = c->session->ss->deps.db;
@@ -80,7 +87,11 @@ int command_record_start(struct command *c)
     if (r == 0)
         r = record_put(db, &w.r);
     json_decref(w.doc);
-    return r == 0 ? db_commit(db) : r;
+    if (r == 0)
+        r = db_commit(db);
+    if (r == 0)
+        command_tell(c, c->generation ? EVENT_UPDATED : EVENT_CREATED);
+    return r;
 }
 
 void command_record_end(struct command *c)
@@ -96,4 +107,5 @@ void command_record_end(struct command *c)
     if (written_make(c, &w) == 0)
         owed_record(db, &w.r);
     json_decref(w.doc);
+    command_tell(c, EVENT_UPDATED);
 }

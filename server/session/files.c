@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "session/parts.h"
+#include "store/events.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -285,9 +286,34 @@ static void audit(const struct pending *p, const struct file_answer *a)
     session_audit(p->s, &p->actor, action_of(p->op), str_c(&target), after, outcome_of(a));
 }
 
+static void tell_of(const struct pending *p, enum event_change change, const char *path)
+{
+    json_t *enforcement = session_enforcement(p->s), *origin = json_pack("{s:s}", "kind", "agent");
+    events_emit(p->s->ss->deps.db,
+                &(struct event){EVENT_FILE, change, path, p->s->id, 0, enforcement, origin});
+    json_decref(enforcement);
+    json_decref(origin);
+}
+
+/* What a tool did, to whoever follows; what commands write is not told. */
+static void tell(const struct pending *p, const struct file_answer *a)
+{
+    if (a->r < 0)
+        return;
+    if (p->op == TOOL_REMOVE || p->op == TOOL_MOVE)
+        tell_of(p, EVENT_REMOVED, p->path);
+    if (p->op == TOOL_MOVE)
+        tell_of(p, EVENT_CREATED, p->path2);
+    if (p->op == TOOL_MKDIR || (p->op == TOOL_WRITE && a->created))
+        tell_of(p, EVENT_CREATED, p->path);
+    else if (p->op == TOOL_WRITE || p->op == TOOL_EDIT)
+        tell_of(p, EVENT_UPDATED, p->path);
+}
+
 static void hand_over(struct pending *p, struct file_answer *a)
 {
     audit(p, a);
+    tell(p, a);
     p->s->n_file_calls--;
     p->done(a, p->arg);
     fd_close(a->fd);

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "sandbox/provider.h"
 #include "session/parts.h"
+#include "store/events.h"
 #include <errno.h>
 #include <string.h>
 
@@ -62,6 +63,10 @@ static void judge(struct generation *g)
     g->proof.held = wall_group_holds(g->wall);
     bool ok = proof_judge(&g->proof);
     json_t *receipt = proof_to_json(&g->proof);
+    json_t *last = json_object_get(ss->last_checks, "checks");
+    if (ok != ss->last_proof_ok || !json_equal(last, json_object_get(receipt, "checks")))
+        events_emit(ss->deps.db,
+                    &(struct event){EVENT_WALL, EVENT_UPDATED, "wall", NULL, 0, NULL, NULL});
     json_decref(g->s->receipt);
     g->s->receipt = receipt;
     json_decref(ss->last_checks);

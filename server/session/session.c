@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/stop.h"
 #include "session/parts.h"
+#include "store/events.h"
 #include "store/owed.h"
 #include <errno.h>
 #include <stdio.h>
@@ -108,10 +109,17 @@ static int put(struct session *s, bool first)
     return rc;
 }
 
+static void tell(const struct session *s, enum event_change change)
+{
+    events_emit(s->ss->deps.db,
+                &(struct event){EVENT_SESSION, change, s->id, s->id, s->rev, NULL, NULL});
+}
+
 void session_changed(struct session *s)
 {
     s->rev++;
     (void)put(s, false);
+    tell(s, EVENT_UPDATED);
     watched_notify(&s->watched);
 }
 
@@ -333,9 +341,11 @@ static int make_recorded(struct session *s, struct err *err)
         r = session_sites_put(s);
     if (r == 0)
         r = db_commit(s->ss->deps.db);
-    return r < 0 ? err_set(err, r, "disk_full", "free some space for the state folder",
-                           "nothing can be recorded, so nothing is started")
-                 : 0;
+    if (r < 0)
+        return err_set(err, r, "disk_full", "free some space for the state folder",
+                       "nothing can be recorded, so nothing is started");
+    tell(s, EVENT_CREATED);
+    return 0;
 }
 
 struct session *session_alloc(struct sessions *ss, const struct actor *actor)

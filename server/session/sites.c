@@ -1,6 +1,7 @@
 /* Runs in: daemon. Reads: trusted (host names typed by clients, judged by policy/hostset).
  * May block: no. */
 #include "session/parts.h"
+#include "store/events.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -193,6 +194,11 @@ static void site_target(const struct site *row, char ret[static HOST_MAX + 16])
         (void)snprintf(ret, HOST_MAX + 16, "%s", row->host);
 }
 
+static void tell(const struct session *s, const char *id, int64_t rev, enum event_change change)
+{
+    events_emit(s->ss->deps.db, &(struct event){EVENT_SITE, change, id, s->id, rev, NULL, NULL});
+}
+
 static struct own_site *take_site(struct session *s, const char *id)
 {
     for (struct own_site **at = &s->sites; *at; at = &(*at)->next) {
@@ -234,6 +240,7 @@ int session_site_add(struct session *s, const char *host, int port, bool allow_p
     }
     site_target(&row, target);
     session_audit(s, actor, "site.added", target, NULL, OUTCOME_OK);
+    tell(s, row.id, row.rev, EVENT_CREATED);
     session_changed(s);
     *ret = row;
     return 0;
@@ -258,10 +265,12 @@ int session_site_remove(struct session *s, const char *site_id, const struct act
     if (!o)
         return err_set(err, -ENOENT, "not_found", NULL, "no such site of this session");
     site_target(&o->row, target);
+    int64_t rev = o->row.rev + 1;
     free(o);
     session_egress_recheck(s); /* first: the way is shut whatever the store says */
     int r = site_delete(s->ss->deps.db, site_id);
     session_audit(s, actor, "site.removed", target, NULL, r < 0 ? OUTCOME_ERROR : OUTCOME_OK);
+    tell(s, site_id, rev, EVENT_REMOVED);
     session_changed(s);
     return r < 0 ? err_set(err, r, "disk_full", NULL, "the removal cannot be recorded") : 0;
 }

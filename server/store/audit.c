@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "store/audit_row.h"
 #include "store/canonical.h"
+#include "store/events.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,6 +37,7 @@ int audit_load_ends(struct db *db)
     struct audit_ends *ends = &db->audit;
     if (ends->is_loaded)
         return 0;
+    ends->last_id[0] = '\0'; /* what was not taken is not told */
     sqlite3_stmt *st;
     int r = db_prepare(db, ST_AUDIT_ENDS, SQL_ENDS, &st);
     if (r == 0)
@@ -70,6 +72,17 @@ int audit_before_commit(struct db *db)
     if (r == 0)
         ends->is_changed = false;
     return r;
+}
+
+/* One event a group: its newest row. */
+void audit_taken(struct db *db)
+{
+    struct audit_ends *ends = &db->audit;
+    if (!ends->last_id[0])
+        return;
+    events_emit(db, &(struct event){EVENT_AUDIT, EVENT_CREATED, ends->last_id, NULL, ends->last_seq,
+                                    NULL, NULL});
+    ends->last_id[0] = '\0';
 }
 
 /* ---- The text and the hash ---------------------------------------------------------------------
@@ -329,6 +342,7 @@ static int row_add(struct db *db, const struct audit_entry *e, const json_t *bef
         return r;
     ends->last_seq = row.seq;
     memcpy(ends->last_hash, row.hash, sizeof row.hash);
+    memcpy(ends->last_id, id, sizeof id);
     ends->is_changed = true;
     return 0;
 }

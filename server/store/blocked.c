@@ -48,7 +48,7 @@ static int cut_if_many(struct db *db, const char *session_id, const char *comman
     return db_run(db, st);
 }
 
-int blocked_count(struct db *db, const struct blocked_row *row)
+int blocked_count(struct db *db, const struct blocked_row *row, int64_t *ret_count)
 {
     const char *command_id = row->command_id ? row->command_id : "";
     sqlite3_stmt *st;
@@ -61,7 +61,10 @@ int blocked_count(struct db *db, const struct blocked_row *row)
     bind_int(st, 4, row->port);
     bind_text(st, 5, row->reason);
     bind_int(st, 6, clock_wall_ms());
-    bool is_new = db_step(st) > 0 && col_int(st, 0) == 1;
+    int64_t count = db_step(st) > 0 ? col_int(st, 0) : 0;
+    bool is_new = count == 1;
+    if (ret_count)
+        *ret_count = count;
     r = db_run(db, st);
     return r < 0 || !is_new ? r : cut_if_many(db, row->session_id, command_id);
 }

@@ -166,6 +166,7 @@ static int group_commit(struct db *db)
     db->is_open_group = false;
     owed_taken(db);
     site_uses_taken(db);
+    audit_taken(db);
     /* The row is written, but a sync of earlier ones failed: the disk does not keep what it is
      * given, and the kernel tells so only once. */
     int sync_errno = atomic_exchange(&db->syncer.failed, 0);
@@ -196,8 +197,10 @@ int db_commit(struct db *db)
     if (site_uses_due(db) == 0)
         site_uses_write(db);
     int r = commit(db, &is_broken);
-    if (is_broken)
+    if (is_broken) {
+        events_rolled_back(db);
         watched_notify(&db->rolled_back);
+    }
     return r;
 }
 

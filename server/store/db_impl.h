@@ -7,6 +7,7 @@
  *     bind_text(st, 1, id);
  *     return db_run(db, st);                         // step, reset */
 #pragma once
+#include "base/clock.h"
 #include "base/str.h"
 #include "base/watch.h"
 #include "store/db.h"
@@ -94,6 +95,7 @@ struct audit_ends {
     bool is_loaded, is_changed;
     int64_t last_seq, cut_seq, latest_at;
     unsigned char last_hash[32], cut_hash[32];
+    char last_id[ID_MAX]; /* of a row that is not told of yet (store/events.h), or empty */
 };
 
 /* Times within a run of rows may step back by so much (audit_runs in the schema). */
@@ -153,6 +155,7 @@ struct db {
     struct audit_ends audit;
     struct audit_scratch scratch;
     struct db_syncer syncer;
+    struct events *events; /* store/events.h; NULL until the first */
 };
 
 /* SQLite's code as a negative errno; constraint is -EEXIST. */
@@ -190,6 +193,7 @@ void db_syncer_stop(struct db *db);
 
 /* From store/audit.c: writes the ends of the chain into the group. */
 int audit_before_commit(struct db *db);
+void audit_taken(struct db *db); /* tells who follows */
 /* From store/owed.c: the group was taken, or rolled back. */
 void owed_taken(struct db *db);
 void owed_rolled_back(struct db *db);
@@ -203,5 +207,8 @@ void site_uses_write(struct db *db);
 uint64_t site_uses_due(const struct db *db);
 void site_uses_taken(struct db *db);
 void site_uses_rolled_back(struct db *db);
+/* From store/events.c. */
+void events_free(struct db *db);
+void events_rolled_back(struct db *db);
 /* From store/audit.c too: what migrations call. */
 int audit_sql_functions(struct db *db);

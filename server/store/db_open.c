@@ -322,6 +322,7 @@ static void db_free(struct db *db)
         str_done(texts[i]);
     fd_close(db->syncer.fd);
     fd_close(db->dir_fd);
+    events_free(db);
     free(db->path);
     free(db);
 }

@@ -44,7 +44,8 @@ struct blocked_row {
     const char *session_id, *command_id /* or NULL */, *host, *reason;
     uint16_t port;
 };
-int blocked_count(struct db *db, const struct blocked_row *row); /* adds one */
+/* Adds one; *ret_count (may be NULL) is then how many there were. */
+int blocked_count(struct db *db, const struct blocked_row *row, int64_t *ret_count);
 /* A new array of {host, port, session_id, command_id?, count, first_at, last_at, reason}, latest
  * first. The rows of COMMAND_ID; when it is NULL those of the session as a whole; when SESSION_ID
  * is NULL those of all sessions as wholes (at most BLOCKED_MAX). */

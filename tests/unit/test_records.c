@@ -119,11 +119,11 @@ static void deleting(void **state)
     put(db, RECORD_SESSION, "ses_1", NULL, "ended", "", 5);
     put(db, RECORD_COMMAND, "cmd_1", "ses_1", "exited", "", 5);
     put(db, RECORD_COMMAND, "cmd_2", "ses_1", "exited", "", 5);
-    assert_int_equal(blocked_count(db, &row), 0);
+    assert_int_equal(blocked_count(db, &row, NULL), 0);
     row.command_id = "cmd_1";
-    assert_int_equal(blocked_count(db, &row), 0);
+    assert_int_equal(blocked_count(db, &row, NULL), 0);
     row.command_id = "cmd_2";
-    assert_int_equal(blocked_count(db, &row), 0);
+    assert_int_equal(blocked_count(db, &row, NULL), 0);
     assert_int_equal(record_delete(db, RECORD_COMMAND, "cmd_1"), 0);
     assert_int_equal(record_delete(db, RECORD_COMMAND, "cmd_1"), -ENOENT);
     json_t *items = NULL;
@@ -180,7 +180,7 @@ static void what_ended_long_ago_goes(void **state)
     put(db, RECORD_COMMAND, c_past, alive, "lost", "", before - 1);
     put(db, RECORD_COMMAND, c_alive, alive, "running", "", 0);
     struct blocked_row row = {.session_id = old, .host = "h.test", .reason = "not_listed"};
-    assert_int_equal(blocked_count(db, &row), 0);
+    assert_int_equal(blocked_count(db, &row, NULL), 0);
     assert_int_equal(record_retain(db, before, 100), 4);
     assert_false(there(db, RECORD_SESSION, old));
     assert_false(there(db, RECORD_SESSION, refused));
@@ -265,13 +265,13 @@ static void blocked_is_counted(void **state)
     struct blocked_row row = {
         .session_id = "ses_1", .host = "h.test", .port = 443, .reason = "not_listed"};
     for (int i = 0; i < 3; i++)
-        assert_int_equal(blocked_count(db, &row), 0);
+        assert_int_equal(blocked_count(db, &row, NULL), 0);
     row.reason = "denied";
-    assert_int_equal(blocked_count(db, &row), 0);
+    assert_int_equal(blocked_count(db, &row, NULL), 0);
     row.port = 80;
-    assert_int_equal(blocked_count(db, &row), 0);
+    assert_int_equal(blocked_count(db, &row, NULL), 0);
     row.command_id = "cmd_1";
-    assert_int_equal(blocked_count(db, &row), 0);
+    assert_int_equal(blocked_count(db, &row, NULL), 0);
     json_t *items = NULL;
     assert_int_equal(blocked_list(db, "ses_1", NULL, &items), 0);
     assert_int_equal(json_array_size(items), 3);
@@ -303,11 +303,11 @@ static void blocked_is_bounded(void **state)
         (void)snprintf(host, sizeof host, "h%d.test", i);
         struct blocked_row row = {
             .session_id = "ses_1", .host = host, .port = 443, .reason = "not_listed"};
-        assert_int_equal(blocked_count(db, &row), 0);
+        assert_int_equal(blocked_count(db, &row, NULL), 0);
         /* Another session has its own. */
         row.session_id = "ses_2";
         if (i < 10)
-            assert_int_equal(blocked_count(db, &row), 0);
+            assert_int_equal(blocked_count(db, &row, NULL), 0);
     }
     json_t *items = NULL;
     assert_int_equal(blocked_list(db, "ses_1", NULL, &items), 0);

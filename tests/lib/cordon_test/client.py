@@ -76,6 +76,20 @@ class Stream:
     def frames(self):
         return list(iter(self.frame, None))
 
+    def event(self):
+        """The next one of GET /events, None at the end. Where the stream stands then is self.at, also when
+        only that was told."""
+        data = None
+        while line := self.line().decode():
+            if line.startswith("id: "):
+                self.at = line[4:-1]
+            elif line.startswith("data: "):
+                data = json.loads(line[6:])
+            elif line == "\n" and data:
+                judge().frame(data, "event")
+                return data
+        return None
+
     def close(self):
         self.response.close()
         self.sock.close()

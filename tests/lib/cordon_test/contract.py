@@ -155,9 +155,9 @@ class Judge:
         self.write(name, method, target, via, answer, members)
         assert not faults, (method, target, answer.status, kind, faults, answer.body[:600])
 
-    def frame(self, item):
-        """One frame of a stream that is read as it comes."""
-        schema, members = {"$ref": "#/components/schemas/frame"}, set()
+    def frame(self, item, name="frame"):
+        """One frame, or one of another schema, of a stream that is read as it comes."""
+        schema, members = {"$ref": "#/components/schemas/" + name}, set()
         self.contract.members(schema, item, "", members)
         faults = self.contract.faults(schema, item)
         if self.out and members - self.seen:
@@ -183,10 +183,10 @@ class Judge:
                 faults += contract.faults(schema, answer.json)
                 contract.members(schema, answer.json, f"{name} {status}", members)
         if answer.kind in ("application/x-ndjson", "text/event-stream"):
-            frame = contract.spec["components"]["schemas"]["frame"]
+            frame = {"$ref": "#/components/schemas/" + ("event" if name == "GET /v1/events" else "frame")}
             for item in answer.frames():
                 faults += contract.faults(frame, item)
-                contract.members({"$ref": "#/components/schemas/frame"}, item, "", members)
+                contract.members(frame, item, "", members)
         if answer.status < 300:
             self.of_request(name, op, method, target, sent, kind_sent, faults, members)
 
