@@ -4,6 +4,7 @@
 #include "base/fields.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "wire/order.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -297,7 +298,9 @@ static int proxy_set(struct policy *p)
         r = env_set(&p->env, "NO_PROXY", NO_PROXY);
     if (r >= 0)
         r = env_set(&p->env, "no_proxy", NO_PROXY);
-    return r < 0 ? r : env_set(&p->env, "NODE_USE_ENV_PROXY", "1");
+    if (r >= 0)
+        r = env_set(&p->env, "NODE_USE_ENV_PROXY", "1");
+    return r < 0 ? r : env_set(&p->env, "GIT_SSH_COMMAND", "ssh -F " SSH_CONFIG_INSIDE);
 }
 
 /* Programs that would ask at a terminal that is not there, or look for a newer version of

@@ -5,6 +5,7 @@
 #include "render/landlock.h"
 #include "base/landlock.h"
 #include "base/mem.h"
+#include "wire/order.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -42,6 +43,7 @@ static const struct {
     {"/proc", LL_READ_FILE | LL_READ_DIR | LL_WRITE_FILE},
     {"/dev", LL_READ_FILE | LL_READ_DIR | LL_WRITE_FILE | LL_TRUNCATE | LL_IOCTL_DEV},
     {"/dev/shm", READ_RIGHTS | WRITE_RIGHTS},
+    {RUNNER_FOLDER, READ_RIGHTS}, /* the runner is a ProxyCommand too */
 };
 
 static uint64_t rights_of_abi(uint64_t rights, int abi)

@@ -110,8 +110,6 @@ static int group_text(const struct machine *m, struct str *out)
     return r;
 }
 
-/* ssh refuses included files that belong to nobody, as root's files look inside: without Include.
- */
 static const struct {
     const char *target, *text;
 } COVERS[] = {
@@ -121,8 +119,28 @@ static const struct {
                            "networks: files\nprotocols: files\nservices: files\nethers: files\n"
                            "rpc: files\n"},
     {"/etc/resolv.conf", "nameserver 127.0.0.1\noptions timeout:2 attempts:1\n"},
-    {"/etc/ssh/ssh_config", "Host *\n    SendEnv LANG LC_*\n    HashKnownHosts yes\n"},
 };
+
+/* ---- ssh ------------------------------------------------------------------------------------- */
+
+#define SSH_ALL     "Host *\n    SendEnv LANG LC_*\n    HashKnownHosts yes\n"
+#define SSH_CONNECT "    ProxyCommand " RUNNER_INSIDE " connect %h %p"
+
+/* ssh refuses included files that belong to nobody, as root's files look inside: so the system's
+ * file has no Include. In it a client's own ProxyCommand must go on working, so the socket is not
+ * passed: that is asked for by a word of its own, which ours alone would understand. */
+static const char *ssh_config(const struct policy *p)
+{
+    return p->network == NET_NONE ? SSH_ALL : SSH_ALL SSH_CONNECT "\n";
+}
+
+/* For git, by GIT_SSH_COMMAND: the session's own settings, then ours. With the socket passed ssh
+ * reads and writes it itself, and a refusal is our line, where ssh would else add that an unknown
+ * host closed the connection. Not where the session's own file may have another ProxyCommand. */
+static const char SSH_OF_GIT[] =
+    "Include ~/.ssh/config\n"
+    "Match exec \"! grep -qis proxycommand ~/.ssh/config\"\n"
+    "    ProxyUseFdpass yes\n" SSH_CONNECT " pass\n" SSH_ALL SSH_CONNECT "\n";
 
 static int etc_people(struct view *v, const struct policy *p, const struct machine *m)
 {
@@ -166,6 +184,8 @@ static int add_etc(struct view *v, const struct policy *p, const struct machine 
     int r = add_overlay(v, p, "/etc", "/etc", 0);
     for (size_t i = 0; i < ARRAY_LEN(COVERS) && r >= 0; i++)
         r = add_row(v, JOIN_COVER, COVERS[i].target, COVERS[i].text);
+    if (r >= 0)
+        r = add_row(v, JOIN_COVER, "/etc/ssh/ssh_config", ssh_config(p));
     return r < 0 ? r : etc_people(v, p, m);
 }
 
@@ -370,6 +390,8 @@ static int walled_render(struct view *v, const struct policy *p, const struct ma
         r = add_entry(v, p, m, &p->paths.items[i]);
     if (r >= 0)
         r = add_bind(v, m->runner, RUNNER_INSIDE, JOIN_READ_ONLY | JOIN_FILE);
+    if (r >= 0 && p->network != NET_NONE)
+        r = add_row(v, JOIN_DATA, SSH_CONFIG_INSIDE, SSH_OF_GIT);
     return r < 0 ? r : add_links(v, p, m);
 }
 

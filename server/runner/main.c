@@ -1,5 +1,6 @@
 /* Runs in: runner. Reads: trusted. May block: yes. */
 #include "base/err.h"
+#include "runner/connect.h"
 #include "runner/runner.h"
 #include "runner/stage.h"
 #include "wire/msg.h"
@@ -8,12 +9,18 @@
 
 static int usage(void)
 {
-    (void)fputs("cordon-runner is started by cordond: stage | inside | plain\n", stderr);
+    (void)fputs("cordon-runner is started by cordond: stage | inside | plain\n"
+                "inside a session: cordon-runner connect HOST PORT, a ProxyCommand for ssh\n",
+                stderr);
     return CHILD_USAGE;
 }
 
 int main(int argc, char **argv)
 {
+    if (argc >= 2 && strcmp(argv[1], "connect") == 0) {
+        int code = connect_main(argc - 2, argv + 2);
+        return code == CHILD_USAGE ? usage() : code;
+    }
     if (argc != 2)
         return usage();
     if (strcmp(argv[1], "stage") == 0)

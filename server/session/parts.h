@@ -20,8 +20,9 @@
 #include "session/runner_link.h"
 #include "session/session.h"
 #include "store/records.h"
+#include "wire/order.h"
 
-#define SESSION_DOOR_PORT  7410 /* of the doors, in the session's own network namespace */
+#define SESSION_DOOR_PORT  DOOR_PORT
 #define SESSION_START_MS   20000
 #define SESSION_PROBE_MS   10000
 #define SESSION_GRACE_MS   5000 /* TERM to KILL */

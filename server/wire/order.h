@@ -52,7 +52,10 @@ struct order_head {
     char *runner; /* cordon-runner's own path outside; joined at RUNNER_INSIDE */
 };
 enum order_net { ORDER_NET_NONE = 0, ORDER_NET_DOORS };
-#define RUNNER_INSIDE "/run/cordon/cordon-runner"
+#define RUNNER_INSIDE     "/run/cordon/cordon-runner"
+#define RUNNER_FOLDER     "/run/cordon"            /* what every view has of ours */
+#define SSH_CONFIG_INSIDE "/run/cordon/ssh_config" /* with a network: ssh by git, whole */
+#define DOOR_PORT         7410 /* of the doors, in the session's own network namespace */
 void order_head_done(struct order_head *h);
 void order_put_head(struct pack *p, const struct order_head *h);
 int order_get_head(struct unpack *u, struct order_head *ret);

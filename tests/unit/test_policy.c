@@ -223,6 +223,7 @@ static void environment_of_the_caller(void **state)
         {"npm_config_update_notifier", "false"},
         {"CORDON_SANDBOXED", "1"},
         {"NODE_USE_ENV_PROXY", "1"},
+        {"GIT_SSH_COMMAND", "ssh -F /run/cordon/ssh_config"},
         {"http_proxy", "http://127.0.0.1:7412"},
         {"HTTPS_PROXY", "http://127.0.0.1:7412"},
         {"PATH", "/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/bin"},
