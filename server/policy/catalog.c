@@ -117,6 +117,16 @@ static const char *const ETC_SECRETS[] = {"shadow",
                                           "credstore.encrypted",
                                           NULL};
 
+/* Keys of the machine's people, and what tells of the kernel's memory. */
+static const char *const PROC_SECRETS[] = {"keys",        "timer_list", "slabinfo",   "vmallocinfo",
+                                           "kpagecgroup", "kpagecount", "kpageflags", NULL};
+
+const char *const *catalog_proc_secrets(size_t *ret_n)
+{
+    *ret_n = ARRAY_LEN(PROC_SECRETS) - 1;
+    return PROC_SECRETS;
+}
+
 const char *const *catalog_etc_secrets(size_t *ret_n)
 {
     *ret_n = ARRAY_LEN(ETC_SECRETS) - 1;

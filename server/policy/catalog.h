@@ -19,3 +19,5 @@ const char *const *catalog_credential_places(size_t *ret_n);
  * One may have a '*' in its last component (host keys of ssh): who fills
  * machine.etc_secrets puts in what matches then. Ends with a NULL behind the N. */
 const char *const *catalog_etc_secrets(size_t *ret_n);
+/* Names of files in /proc (proc(5)) that no session reads, whatever their mode; as above. */
+const char *const *catalog_proc_secrets(size_t *ret_n);

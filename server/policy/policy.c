@@ -47,6 +47,7 @@ void machine_done(struct machine *m)
     strv_done(&m->system_dirs);
     strv_done(&m->system_links);
     strv_done(&m->etc_secrets);
+    strv_done(&m->proc_secrets);
     strv_done(&m->home_links);
     strv_done(&m->protected_dirs);
     char *const owned[] = {m->runner,    m->egress,  m->programs_dir, m->home,

@@ -45,8 +45,9 @@ struct machine {
     struct strv system_dirs;  /* real folders that exist: "/usr" "/opt" "/nix" "/snap" … */
     struct strv system_links; /* "bin=usr/bin" "lib64=usr/lib64" …: merged-usr links to make */
     struct strv
-        etc_secrets;  /* paths below /etc to hide, those that exist or may come: "/etc/shadow" */
-    int landlock_abi; /* 0 = none */
+        etc_secrets; /* paths below /etc to hide, those that exist or may come: "/etc/shadow" */
+    struct strv proc_secrets; /* files of /proc to hide, those that this kernel has: "/proc/keys" */
+    int landlock_abi;         /* 0 = none */
     unsigned kernel_major, kernel_minor;
     char kernel[80];
     bool pid_max_per_namespace;

@@ -43,6 +43,10 @@ static int add_proc(struct strv *v, const struct machine *m)
     int r = add_all(v, sys, ARRAY_LEN(sys));
     for (size_t i = 0; i < ARRAY_LEN(PROC_OF_ROOT) && m->uid == 0 && r >= 0; i++)
         r = add_all(v, (const char *const[]){"--ro-bind-try", PROC_OF_ROOT[i], PROC_OF_ROOT[i]}, 3);
+    /* Such a bind has nodev, so that to open it is EACCES. */
+    for (size_t i = 0; i < m->proc_secrets.n && r >= 0; i++)
+        r = add_all(v, (const char *const[]){"--ro-bind", "/dev/null", m->proc_secrets.items[i]},
+                    3);
     return r;
 }
 

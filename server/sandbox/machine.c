@@ -284,6 +284,24 @@ int machine_look_etc(struct machine *m)
     return 0;
 }
 
+/* ---- /proc ------------------------------------------------------------------------------------
+ */
+
+/* bubblewrap cannot make what is not there; what this user cannot read it needs no bind for. */
+static int look_proc(struct machine *m)
+{
+    size_t n;
+    const char *const *names = catalog_proc_secrets(&n);
+    int r = 0;
+    for (size_t i = 0; i < n && r >= 0; i++) {
+        char path[64];
+        (void)snprintf(path, sizeof path, "/proc/%s", names[i]);
+        if (access(path, R_OK) == 0)
+            r = strv_add(&m->proc_secrets, path);
+    }
+    return r;
+}
+
 /* ---- All of it ------------------------------------------------------------------------------- */
 
 /* DIR with links resolved as far as it exists. */
@@ -320,6 +338,8 @@ int machine_look(const struct machine_dirs *dirs, struct machine *ret, struct er
         r = look_user(&m);
     if (r >= 0)
         r = look_etc(&m);
+    if (r >= 0)
+        r = look_proc(&m);
     if (r >= 0)
         r = look_own_dir(dirs->state, &m.state_dir);
     if (r >= 0)

@@ -55,6 +55,7 @@ static void machine_user(struct machine *m)
     LIST(&m->system_dirs, "/nix", "/opt", "/usr");
     LIST(&m->system_links, "bin=usr/bin", "lib=usr/lib", "lib64=usr/lib64", "sbin=usr/sbin");
     LIST(&m->etc_secrets, "/etc/shadow", "/etc/ssl/private", "/etc/ssh/*_key");
+    LIST(&m->proc_secrets, "/proc/keys");
     LIST(&m->home_links, "/u/ada");
     LIST(&m->protected_dirs, "/home/ada/.ssh", "/home/ada/.local/state/cordon",
          "/home/ada/.config/cordon", "/usr/local/lib/cordon");

@@ -99,6 +99,15 @@ class Devices(Wall):
             self.skipTest("this file system has no devices")
         self.try_thrice(script, node)
 
+    def test_keys_and_kernel_memory_of_proc_are_closed(self):
+        script = ("import sys\nfor n in sys.argv[1:]:\n"
+                  "    try: open('/proc/'+n,'rb').read(1); print('REACHED', n)\n"
+                  "    except OSError as e: print(n, e.errno)")
+        names = ["keys"] + (["timer_list", "vmallocinfo", "kpagecount"] if IS_ROOT else [])
+        names = [n for n in names if os.path.exists("/proc/" + n)]
+        self.assertGreater(len(names), 0)
+        self.try_thrice(script, *names)
+
     def test_setuid_programs_give_nothing(self):
         program = self.w + "/id"
         shutil.copy("/usr/bin/id", program)
