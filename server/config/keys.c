@@ -2,6 +2,7 @@
 #include "config/keys.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "policy/upstream.h"
 #include <errno.h>
 #include <string.h>
 
@@ -47,6 +48,21 @@ static int check_output(const json_t *value, struct err *err)
     return err_set(err, -ERANGE, "body_invalid", NULL, "0, or 65536 to 1073741824 bytes");
 }
 
+/* A value as it is shown has stars for a password: it is not one. */
+static int check_upstream(const json_t *value, struct err *err)
+{
+    const char *text = json_string_value(value);
+    struct upstream up;
+    if (strcmp(text, "env") == 0)
+        return 0;
+    const char *why = upstream_parse(text, &up);
+    if (!why && up.user[0] && strcmp(strchr(up.user, ':'), ":***") == 0)
+        why = "the password is shown as stars: give the password itself";
+    return why ? err_set(err, -EINVAL, "body_invalid", "http://[user:pass@]host:port, or env",
+                         "no proxy that can be used: %s", why)
+               : 0;
+}
+
 #define ENUM(key, applies, def, names, help)                                                       \
     {                                                                                              \
         key, SETTING_ENUM, SETTING_OF_MACHINE, applies, def, 0, 0, names, false, false, NULL, help \
@@ -80,8 +96,10 @@ static const struct setting_key KEYS[] = {
      TIERS, false, false, check_tier, "the tier of a new session that names none"},
     LATER("sandbox.proxy.enabled", SETTING_BOOL, "true", 0, 0, NULL, false,
           "false: guarded has no network"),
-    LATER("sandbox.proxy.upstream", SETTING_TEXT, "\"env\"", 1, 512, NULL, false,
-          "http://[user:pass@]host:port, or env"),
+    {"sandbox.proxy.upstream", SETTING_TEXT, SETTING_OF_MACHINE, APPLIES_NOW, "\"env\"", 1, 512,
+     NULL, false, false, check_upstream,
+     "the proxy sessions go through: http://[user:pass@]host:port, or env: HTTPS_PROXY and its "
+     "kin"},
     LATER("keybindings.cycle_sandbox_tier", SETTING_TEXT, "\"Alt+S\"", 1, 32, NULL, false,
           "the key that cycles the tier"),
     INT("server.port", APPLIES_RESTART, "7411", 1024, 65535, "the port tried first"),

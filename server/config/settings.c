@@ -3,6 +3,7 @@
 #include "base/fields.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "policy/upstream.h"
 #include "store/sites.h"
 #include <errno.h>
 #include <stdio.h>
@@ -158,12 +159,25 @@ static int put_site(const struct site *s, void *arg)
     return json_array_append_new(arg, json_string(text)) < 0 ? -1 : 0;
 }
 
+static json_t *without_password(json_t *value)
+{
+    CLEANUP(str_done) struct str shown = {0};
+    struct upstream up;
+    const char *text = json_string_value(value);
+    if (strcmp(text, "env") == 0 || upstream_parse(text, &up) || !up.user[0])
+        return json_incref(value);
+    return upstream_put_shown(&shown, &up) < 0 ? json_string("(not shown)")
+                                               : json_string(str_c(&shown));
+}
+
 /* The two site lists live in the store: what is shown is what is enforced. */
 static json_t *shown_value(const struct settings *s, const struct setting_key *key)
 {
     int list = strcmp(key->key, "sandbox_network_hosts") == 0    ? SITES_MACHINE
                : strcmp(key->key, "sandbox.allowedDomains") == 0 ? SITES_GUARDED
                                                                  : -1;
+    if (strcmp(key->key, "sandbox.proxy.upstream") == 0)
+        return without_password(json_object_get(s->values, key->key));
     if (list < 0)
         return json_incref(json_object_get(s->values, key->key));
     json_t *out = json_array();

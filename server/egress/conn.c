@@ -22,6 +22,7 @@ void up_drop(struct conn *c, bool reset)
 {
     peer_close(TAKE(c->up), reset);
     c->up_host[0] = '\0';
+    free(TAKE(c->up_proxy));
 }
 
 void conn_close(struct conn *c, bool reset)
@@ -32,6 +33,8 @@ void conn_close(struct conn *c, bool reset)
     c->state = CONN_CLOSED;
     egress_conn_remove(c->eg, c->id);
     dial_cancel(TAKE(c->dial));
+    via_cancel(TAKE(c->via));
+    free(TAKE(c->proxy));
     head_drop(c);
     hello_drop(c);
     free(TAKE(c->socks));

@@ -17,6 +17,7 @@ struct verdict_in {
     uint8_t verdict; /* enum eg_verdict, as it came: unknown is DENY */
     uint8_t flags;
     const char *reason, *rule, *hint;
+    const char *via, *authorization; /* "host:port" of the proxy to go through, or empty */
 };
 void conn_verdict(struct conn *c, uint32_t request, const struct verdict_in *v);
 void conn_cut(struct conn *c); /* at once, both sides are reset */

@@ -10,6 +10,7 @@
 #pragma once
 #include "egress/conn.h"
 #include "egress/reply.h"
+#include "egress/via.h"
 #include "wire/socks.h"
 #include "wire/tlshello.h"
 
@@ -52,6 +53,8 @@ struct conn {
     struct socks *socks;   /* a SOCKS client that has not asked yet */
     struct hello *hello;
     struct dial *dial;
+    struct via *via;
+    struct via_proxy *proxy; /* to go through for the present request, or NULL */
     bool over_limit;
 
     /* The present request. */
@@ -73,6 +76,8 @@ struct conn {
     char up_host[HOST_MAX], up_address[DIAL_ADDRESS_MAX];
     uint16_t up_port;
     bool up_private, up_reused;
+    bool is_forwarded; /* the connection is to the proxy itself, which gets absolute URIs */
+    char *up_proxy;    /* "host:port", or NULL: none */
 
     struct flow to_up, to_client;
     uint64_t seen; /* bytes both ways when the deadline last passed */

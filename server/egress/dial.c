@@ -132,6 +132,8 @@ static bool is_own(const struct dial *d, const struct sockaddr_storage *sa)
 static enum addr_class address_judge(const struct dial *d, const struct sockaddr_storage *sa)
 {
     enum addr_class class = addr_class((const struct sockaddr *)sa);
+    if (d->deps.is_proxy && class != ADDR_UNSPECIFIED && class != ADDR_MULTICAST)
+        return ADDR_PUBLIC;
     if (class != ADDR_PUBLIC && class != ADDR_PRIVATE)
         return class;
     if (is_own(d, sa))
@@ -313,6 +315,18 @@ static bool literal_add(struct dial *d)
     else
         return false;
     address_add(d, sa.ss_family == AF_INET6 ? V6 : V4, &sa);
+    return true;
+}
+
+bool dial_is_refused(const struct dial_deps *deps, const char *host, uint16_t port,
+                     bool allow_private, struct dialled *ret)
+{
+    struct dial d = {.deps = *deps, .port = port, .allow_private = allow_private};
+    snprintf(d.host, sizeof d.host, "%s", host);
+    if (!literal_add(&d) || d.n_found[V4] + d.n_found[V6] > 0)
+        return false;
+    *ret = d.result;
+    ret->fd = -1;
     return true;
 }
 

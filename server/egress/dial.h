@@ -22,6 +22,7 @@ struct dial_deps {
     struct resolver *resolver;
     int route_fd;
     uint32_t dial_ms; /* for the whole of it */
+    bool is_proxy;    /* the host is the proxy that a person chose: it may be at any address */
 };
 struct dialled {
     enum eg_outcome outcome;
@@ -37,3 +38,6 @@ int dial_new(const struct dial_deps *deps, const char *host, uint16_t port, bool
              dialled_fn *fn, void *arg, struct dial **ret);
 void dial_start(struct dial *d);
 void dial_cancel(struct dial *d); /* NULL is fine */
+/* A HOST that is an address, and one that is refused: true, and *ret says why. */
+bool dial_is_refused(const struct dial_deps *deps, const char *host, uint16_t port,
+                     bool allow_private, struct dialled *ret);

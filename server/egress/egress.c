@@ -178,11 +178,16 @@ static int got_verdict(struct egress *eg, struct unpack *u)
     CLEANUP(freep) char *reason = unpack_str(u, TEXT_MAX);
     CLEANUP(freep) char *rule = unpack_str(u, TEXT_MAX);
     CLEANUP(freep) char *hint = unpack_str(u, TEXT_MAX);
-    if (unpack_end(u) < 0 || reason == NULL || rule == NULL || hint == NULL)
+    CLEANUP(freep) char *via = unpack_str(u, TEXT_MAX);
+    CLEANUP(freep) char *authorization = unpack_str(u, TEXT_MAX);
+    if (unpack_end(u) < 0 || reason == NULL || rule == NULL || hint == NULL || via == NULL ||
+        authorization == NULL)
         return -EBADMSG;
     v.reason = reason;
     v.rule = rule;
     v.hint = hint;
+    v.via = via;
+    v.authorization = authorization;
     struct slot *slot = slot_find(eg, id);
     if (slot != NULL)
         conn_verdict(slot->conn, request, &v);

@@ -10,6 +10,15 @@
 
 #define INTERIMS_MAX 32 /* 1xx responses before the final one */
 
+static int head_put(struct conn *c)
+{
+    CLEANUP(str_done) struct str head = {0};
+    if (!c->is_forwarded)
+        return flow_put(&c->to_up, c->up_head.data, c->up_head.len);
+    int r = rewrite_for_proxy(&head, &c->up_head, c->proxy->authorization);
+    return r < 0 ? r : flow_put(&c->to_up, head.data, head.len);
+}
+
 /* The request to c->up. Its response may begin while its body is still under way. */
 void exchange_start(struct conn *c)
 {
@@ -19,7 +28,7 @@ void exchange_start(struct conn *c)
     head_start(c, true);
     flow_init(&c->to_up, c->eg->pool, c->body, c->body_len);
     flow_init(&c->to_client, c->eg->pool, BODY_NONE, 0);
-    if (c->head == NULL || flow_put(&c->to_up, c->up_head.data, c->up_head.len) < 0) {
+    if (c->head == NULL || head_put(c) < 0) {
         conn_close(c, true);
         return;
     }
@@ -121,6 +130,11 @@ static void response_start(struct conn *c, const char *rest, size_t n)
     }
     if (h->status < 200) {
         response_interim(c, rest, n);
+        return;
+    }
+    if (c->is_forwarded && h->status == 407) {
+        tell_end(c, "");
+        answer_trouble(c, 502, "upstream_failed", "the upstream proxy wants other credentials");
         return;
     }
     enum body_kind body = c->is_head ? BODY_NONE : h->body;

@@ -107,6 +107,31 @@ int rewrite_request(struct str *out, const struct httphead *h, const char *host,
     return str_puts(out, "\r\n");
 }
 
+int rewrite_for_proxy(struct str *out, const struct str *head, const char *authorization)
+{
+    static const char HOST[] = "\r\nHost: ";
+    const char *space = memchr(head->data, ' ', head->len);
+    const char *host = memmem(head->data, head->len, HOST, sizeof HOST - 1);
+    if (space == NULL || host == NULL)
+        return -EINVAL;
+    const char *authority = host + sizeof HOST - 1, *end = head->data + head->len;
+    const char *line_end = memchr(authority, '\r', (size_t)(end - authority));
+    if (line_end == NULL || host < space)
+        return -EINVAL;
+    const char *path = space + 1;
+    if (*path == '*')
+        path++; /* RFC 9112, 3.2.4: the proxy makes it from an empty path */
+    if (str_room(out, head->len + HOST_MAX + strlen(authorization) + 64) == NULL)
+        return -ENOMEM;
+    (void)str_add(out, head->data, (size_t)(space + 1 - head->data));
+    (void)str_puts(out, "http://");
+    (void)str_add(out, authority, (size_t)(line_end - authority));
+    (void)str_add(out, path, (size_t)(line_end + 2 - path));
+    if (authorization[0] != '\0')
+        (void)str_printf(out, "Proxy-Authorization: %s\r\n", authorization);
+    return str_add(out, line_end + 2, (size_t)(end - line_end) - 2);
+}
+
 int rewrite_response(struct str *out, const struct httphead *h, const struct rewrite_response *how)
 {
     const char *line_end = memchr(h->raw.data, '\r', h->raw.len);

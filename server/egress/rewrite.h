@@ -15,6 +15,10 @@ const char *uri_parse(const char *target, size_t n, char ret_host[static HOST_MA
 int rewrite_request(struct str *out, const struct httphead *h, const char *host, uint16_t port,
                     const char *path, size_t path_len);
 
+/* HEAD, as rewrite_request made it, for a proxy: with an absolute URI and AUTHORIZATION, if any
+ * (RFC 9112, 3.2.2; RFC 9110, 11.7.2). */
+int rewrite_for_proxy(struct str *out, const struct str *head, const char *authorization);
+
 struct rewrite_response {
     bool keep_alive; /* the client's connection stays open behind it */
     int client_minor;

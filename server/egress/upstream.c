@@ -21,17 +21,57 @@ void socket_prepare(int fd)
 
 static void upstream_ready(struct conn *c, const char *address)
 {
-    tell_result(c, EG_OPENED, address, "");
+    tell_result(c, EG_OPENED, address, c->up_proxy != NULL ? "through the upstream proxy" : "");
     if (c->is_tunnel)
         tunnel_start(c);
     else
         exchange_start(c);
 }
 
+/* ---- The proxy of this host's network -------------------------------------------------------- */
+
+/* Plain HTTP is asked of the proxy itself: many refuse CONNECT to port 80. */
+static bool wants_forward(const struct conn *c)
+{
+    return c->proxy != NULL && !c->is_tunnel && !c->is_upgrade;
+}
+
+static bool proxy_fits(const struct conn *c)
+{
+    char proxy[HOST_MAX + 10];
+    if (c->proxy == NULL || c->up_proxy == NULL)
+        return c->proxy == NULL && c->up_proxy == NULL;
+    host_port_text(c->proxy->host, c->proxy->port, proxy);
+    return strcmp(proxy, c->up_proxy) == 0 && c->is_forwarded == wants_forward(c);
+}
+
+static int proxy_note(struct conn *c)
+{
+    char proxy[HOST_MAX + 10];
+    c->is_forwarded = wants_forward(c);
+    if (c->proxy == NULL)
+        return 0;
+    host_port_text(c->proxy->host, c->proxy->port, proxy);
+    c->up_proxy = strdup(proxy);
+    return c->up_proxy != NULL ? 0 : -ENOMEM;
+}
+
+static int proxy_take(struct conn *c, const struct verdict_in *v)
+{
+    free(TAKE(c->proxy));
+    if (v->via[0] == '\0')
+        return 0;
+    c->proxy = malloc(sizeof *c->proxy);
+    return c->proxy != NULL ? via_proxy_parse(v->via, v->authorization, c->proxy) : -ENOMEM;
+}
+
+/* ---- Dialling -------------------------------------------------------------------------------- */
+
 static void conn_dialled(void *arg, const struct dialled *r)
 {
     struct conn *c = arg;
     c->dial = NULL;
+    c->via = NULL;
     if (r->outcome != EG_OPENED) {
         tell_result(c, r->outcome, r->address, r->detail);
         answer_undialled(c, r);
@@ -47,30 +87,11 @@ static void conn_dialled(void *arg, const struct dialled *r)
     c->up_port = c->port;
     c->up_private = c->allow_private;
     c->up_reused = false;
-    upstream_ready(c, c->up_address);
-}
-
-void conn_dial(struct conn *c)
-{
-    const struct egress *eg = c->eg;
-    const struct dial_deps deps = {eg->loop, eg->resolver, eg->route_fd, eg->start.dial_ms};
-    up_drop(c, false);
-    c->state = CONN_DIALLING;
-    deadline_clear(&c->deadline); /* the dial has its own */
-    if (dial_new(&deps, c->host, c->port, c->allow_private, conn_dialled, c, &c->dial) < 0) {
+    if (proxy_note(c) < 0) {
         conn_close(c, true);
         return;
     }
-    dial_start(c->dial);
-}
-
-/* Same place, judged by the same rule, and nothing was heard of it since. */
-static bool up_fits(const struct conn *c)
-{
-    char byte;
-    return !c->is_tunnel && c->up != NULL && strcmp(c->up_host, c->host) == 0 &&
-           c->up_port == c->port && c->up_private == c->allow_private &&
-           recv(c->up->fd, &byte, 1, MSG_PEEK) < 0 && errno == EAGAIN;
+    upstream_ready(c, c->up_address);
 }
 
 static bool port_is_own(const struct egress_start *start, uint16_t port)
@@ -79,6 +100,51 @@ static bool port_is_own(const struct egress_start *start, uint16_t port)
         if (start->own_ports[i] != 0 && start->own_ports[i] == port)
             return true;
     return false;
+}
+
+/* What the proxy resolves cannot be looked at here; an address that was asked for can. */
+static int proxy_dial(struct conn *c, const struct dial_deps *deps)
+{
+    char target[HOST_MAX + 10];
+    struct dialled refused;
+    if (dial_is_refused(deps, c->host, c->port, c->allow_private, &refused)) {
+        conn_dialled(c, &refused);
+        return 0;
+    }
+    host_port_text(c->host, c->port, target);
+    int r = via_new(deps, c->proxy, port_is_own(&c->eg->start, c->proxy->port),
+                    wants_forward(c) ? NULL : target, conn_dialled, c, &c->via);
+    if (r == 0)
+        via_start(c->via);
+    return r;
+}
+
+void conn_dial(struct conn *c)
+{
+    const struct egress *eg = c->eg;
+    const struct dial_deps deps = {.loop = eg->loop,
+                                   .resolver = eg->resolver,
+                                   .route_fd = eg->route_fd,
+                                   .dial_ms = eg->start.dial_ms};
+    up_drop(c, false);
+    c->state = CONN_DIALLING;
+    deadline_clear(&c->deadline); /* the dial has its own */
+    int r = c->proxy != NULL
+                ? proxy_dial(c, &deps)
+                : dial_new(&deps, c->host, c->port, c->allow_private, conn_dialled, c, &c->dial);
+    if (r < 0)
+        conn_close(c, true);
+    else if (c->dial != NULL)
+        dial_start(c->dial);
+}
+
+/* Same place, judged by the same rule, and nothing was heard of it since. */
+static bool up_fits(const struct conn *c)
+{
+    char byte;
+    return !c->is_tunnel && c->up != NULL && strcmp(c->up_host, c->host) == 0 &&
+           c->up_port == c->port && c->up_private == c->allow_private && proxy_fits(c) &&
+           recv(c->up->fd, &byte, 1, MSG_PEEK) < 0 && errno == EAGAIN;
 }
 
 /* The proof's own name. */
@@ -104,6 +170,10 @@ static void verdict_allow(struct conn *c, const struct verdict_in *v)
         verdict_deny(c, &(struct verdict_in){.reason = "own_port",
                                              .rule = "Cordon's own ports, whatever a rule says",
                                              .hint = NULL});
+        return;
+    }
+    if (proxy_take(c, v) < 0) {
+        conn_close(c, true);
         return;
     }
     if (!up_fits(c)) {

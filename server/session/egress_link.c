@@ -27,6 +27,7 @@ struct request {
     uint16_t port;
     char site_id[32];
     char rule[HOST_MAX + 12];
+    uint8_t door; /* enum eg_door */
     bool is_proof, is_open;
     bool is_name; /* the TLS name within the tunnel whose number it has, but for EG_NAME_REQUEST */
 };
@@ -128,6 +129,24 @@ static struct request *request_add(struct egress_link *l, uint32_t conn, uint32_
 /* ---- The verdict ------------------------------------------------------------------------------
  */
 
+/* What goes out goes through the proxy of this host's network, where there is one. */
+static void put_via(struct egress_link *l, struct pack *p, uint32_t conn, uint32_t number,
+                    const struct verdict_out *v)
+{
+    const struct request *rq = *request_at(l, conn, number);
+    CLEANUP(str_done) struct str authorization = {0};
+    char target[HOST_MAX + 10] = "";
+    struct upstream up;
+    if (v->verdict == EG_ALLOW && rq && !rq->is_name &&
+        session_via(l->s->ss, rq->host, rq->port, rq->door == EG_DOOR_HTTP, &up)) {
+        host_port_text(up.host, up.port, target);
+        if (upstream_authorization(&up, &authorization) < 0)
+            p->r = -ENOMEM;
+    }
+    pack_str(p, target);
+    pack_str(p, str_c(&authorization));
+}
+
 static int send_verdict(struct egress_link *l, uint32_t conn, uint32_t number,
                         const struct verdict_out *v)
 {
@@ -139,6 +158,7 @@ static int send_verdict(struct egress_link *l, uint32_t conn, uint32_t number,
     pack_str(&p, v->reason);
     pack_str(&p, v->rule);
     pack_str(&p, v->hint);
+    put_via(l, &p, conn, number, v);
     return channel_send(&l->ch, M_EG_VERDICT, &p, NULL, 0);
 }
 
@@ -196,6 +216,7 @@ static int take_check(struct egress_link *l, struct unpack *u)
         struct request *rq = request_add(l, conn, number, host, port);
         if (!rq)
             return -ENOMEM;
+        rq->door = door;
         rq->is_proof = v.verdict == EG_ANSWER_SELF;
         (void)snprintf(rq->rule, sizeof rq->rule, "%s", v.rule);
         if (why && why->rule.id)

@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/loop.h"
 #include "base/mem.h"
+#include "policy/upstream.h"
 #include "sandbox/machine.h"
 #include "sandbox/private.h"
 #include "sandbox/proof.h"
@@ -216,6 +217,10 @@ struct verdict_out {
     const char *reason, *rule;
     char hint[400];
 };
+/* The proxy that a connection to HOST:PORT goes through, or false; IS_HTTP: plain HTTP. */
+bool session_via(const struct sessions *ss, const char *host, uint16_t port, bool is_http,
+                 struct upstream *ret);
+void session_warn_via(struct session *s); /* of proxies that cannot be used */
 /* Every path that does not reach an explicit allow is DENY. *why is the entry that decided. */
 void egress_judge(const struct generation *g, const char *host, uint16_t port,
                   struct verdict_out *out, const struct host_entry **why);

@@ -58,6 +58,8 @@ void session_warn_of(struct session *s, const struct policy *p)
             !machine_folder_writable(s->ss->deps.machine, p->folders[i].real))
             warn_folder(s, &p->folders[i]);
     if (p->network != NET_NONE)
+        session_warn_via(s);
+    if (p->network != NET_NONE)
         session_warn(s, "redirect_off",
                      "only programs that use the proxy variables reach a site: connections of "
                      "others are not redirected in this version");

@@ -50,7 +50,9 @@ enum msg_kind {
     /* egress, down */
     M_EG_START = 128,   /* wire/egress.h. COUNT fds: the doors */
     M_EG_VERDICT = 129, /* u32 conn, u32 request, u8 verdict (enum eg_verdict), u8 flags
-                         * (EG_ALLOW_PRIVATE), str reason, str rule, str hint */
+                         * (EG_ALLOW_PRIVATE), str reason, str rule, str hint, str via
+                         * ("host:port" of the proxy to go through; empty = none), str
+                         * authorization (for it) */
     M_EG_CUT = 130,     /* u32 conn: close it now (its site was taken back) */
     M_EG_FILE = 131, /* u8 file (enum eg_file), u8 readable. 1 fd: a memfd with what it holds now,
                       * empty when it is not readable */

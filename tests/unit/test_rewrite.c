@@ -93,6 +93,29 @@ static void test_requests(void **state)
                   "GET / HTTP/1.1\r\nHost: ok.test\r\n\r\n");
 }
 
+static void check_for_proxy(const char *in, const char *authorization, const char *expected)
+{
+    CLEANUP(str_done) struct str head = {0}, out = {0};
+    assert_int_equal(str_puts(&head, in), 0);
+    assert_int_equal(rewrite_for_proxy(&out, &head, authorization), 0);
+    assert_string_equal(str_c(&out), expected);
+}
+
+static void test_for_proxy(void **state)
+{
+    (void)state;
+    check_for_proxy("GET /a?b HTTP/1.1\r\nHost: ok.test:8080\r\nX: y\r\n\r\n", "",
+                    "GET http://ok.test:8080/a?b HTTP/1.1\r\nHost: ok.test:8080\r\nX: y\r\n\r\n");
+    check_for_proxy("GET /?Host:x HTTP/1.0\r\nHost: [2001:db8::1]\r\n\r\n", "Basic eDp5",
+                    "GET http://[2001:db8::1]/?Host:x HTTP/1.0\r\nHost: [2001:db8::1]\r\n"
+                    "Proxy-Authorization: Basic eDp5\r\n\r\n");
+    check_for_proxy("OPTIONS * HTTP/1.1\r\nHost: ok.test\r\n\r\n", "",
+                    "OPTIONS http://ok.test HTTP/1.1\r\nHost: ok.test\r\n\r\n");
+    CLEANUP(str_done) struct str out = {0}, head = {0};
+    assert_int_equal(str_puts(&head, "nothing of the kind"), 0);
+    assert_true(rewrite_for_proxy(&out, &head, "") < 0);
+}
+
 static void check_response(const char *in, struct rewrite_response how, const char *expected)
 {
     CLEANUP(httphead_done) struct httphead h;
@@ -155,9 +178,8 @@ static void test_replies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_uris),
-        cmocka_unit_test(test_requests),
-        cmocka_unit_test(test_responses),
+        cmocka_unit_test(test_uris),      cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_for_proxy), cmocka_unit_test(test_responses),
         cmocka_unit_test(test_replies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,6 +77,7 @@ class Egress:
         self.decide = decide or self.by_list
         self.checks, self.results, self.closed, self.refused = [], [], [], []
         self.stale, self.tells_files = [], True
+        self.via = ("", "")  # the proxy to go through, and its authorization
         self.ready = None
         self.n_allowed = 0
         self.problem = None
@@ -179,7 +180,7 @@ class Egress:
     def verdict(self, conn, request, verdict, flags=0, reason="not_listed",
                 rule="list machine: no site covers it", hint="cordon sites add HOST"):
         self.send(VERDICT, struct.pack("<IIBB", conn, request, verdict, flags) +
-                  put_bytes(reason) + put_bytes(rule) + put_bytes(hint))
+                  b"".join(map(put_bytes, (reason, rule, hint, *self.via))))
 
     def file(self, number):
         """What the daemon answers when a file of the resolver changed."""
