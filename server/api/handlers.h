@@ -94,6 +94,11 @@ extern const struct shape FILES_LIST_QUERY, FILE_QUERY, FILE_REMOVE_QUERY, EDIT_
 /* events.c */
 int events_follow(struct request *rq);
 extern const struct shape EVENTS_QUERY;
+/* web_providers.c */
+int web_providers_show(struct request *rq);
+int web_provider_put(struct request *rq);
+int web_provider_remove(struct request *rq);
+extern const struct shape WEB_KEY_BODY;
 
 /* audit.c */
 int audit_show(struct request *rq);

@@ -74,6 +74,13 @@ const struct route ROUTES[] = {
     {METHOD_POST, "/v1/sites/check", SCOPE_READ, 0, JSON, &SITE_CHECK_BODY, NULL, sites_check,
      "would this host and port be reached"},
 
+    {METHOD_GET, "/v1/web/providers", SCOPE_READ, NONE, NULL, web_providers_show,
+     "who answers web searches"},
+    {METHOD_PUT, "/v1/web/providers/{p}", SCOPE_CREDENTIALS, 0, JSON, &WEB_KEY_BODY, NULL,
+     web_provider_put, "the key of a search provider"},
+    {METHOD_DELETE, "/v1/web/providers/{p}", SCOPE_CREDENTIALS, NONE, NULL, web_provider_remove,
+     "forgets the key of a search provider"},
+
     {METHOD_GET, "/v1/sessions", SCOPE_READ, NONE, &SESSIONS_QUERY, sessions_show, "sessions"},
     {METHOD_POST, "/v1/sessions", SCOPE_SESSIONS, ROUTE_KEY, JSON, &SESSION_BODY, &CONFIRM_QUERY,
      session_create_route, "a new session, proved before it is ready"},

@@ -26,6 +26,7 @@ GOOD = {
     "POST /v1/sites/batch": {"add": [{"host": "body.test"}]},
     "POST /v1/sites/preview": {"text": "body.test"},
     "POST /v1/sites/check": {"host": "body.test", "port": 443},
+    "PUT /v1/web/providers/{p}": {"key": "body-test"},
     "POST /v1/sessions": {"folders": [{"path": "WORK"}], "require_wall": True},
     "PATCH /v1/sessions/{s}": {"name": "n"},
     "POST /v1/sessions/{s}/stop": {"grace_ms": 0},
@@ -75,7 +76,8 @@ class Bodies(ApiTest):
     def each(self):
         for r in self.routes:
             name = r["method"] + " " + r["path"]
-            path = r["path"].replace("{s}", self.s["id"]).replace("{c}", self.cmd["id"]).replace("{id}", self.site["id"])
+            path = r["path"].replace("{s}", self.s["id"]).replace("{c}", self.cmd["id"]).replace("{id}", self.site["id"]) \
+                .replace("{p}", "brave")
             good = json.loads(json.dumps(GOOD[name]).replace("WORK", self.work))
             yield name, r, path, good
 
