@@ -17,7 +17,7 @@ int session_forget(struct request *rq, const char *id);
 /* The ids of all that live: those that a change of sites or settings reaches. */
 json_t *sessions_alive_ids(struct request *rq);
 /* A page of documents. */
-int records_reply(struct request *rq, const struct record_query *q);
+int records_reply(struct request *rq, struct record_query *q);
 /* The daemon's environment, for sessions. */
 char *const *api_env(void);
 

@@ -3,6 +3,7 @@
 #include "api/session_parts.h"
 #include "api/state.h"
 #include "base/mem.h"
+#include "session/command.h"
 #include "store/events.h"
 #include "store/records.h"
 #include <errno.h>
@@ -124,20 +125,59 @@ int sessions_show(struct request *rq)
     return records_reply(rq, &rows);
 }
 
-int records_reply(struct request *rq, const struct record_query *q)
+/* The record of what lives may be older than it; a new reference, NULL for what has ended. */
+static json_t *live_doc(struct request *rq, const struct record_query *q, const char *id)
 {
-    json_t *items = NULL;
+    struct session *s =
+        session_find(rq->api->d.sessions, q->kind == RECORD_SESSION ? id : q->session_id);
+    struct command *c = s && q->kind == RECORD_COMMAND ? command_find(s, id) : NULL;
+
+    if (q->kind == RECORD_COMMAND)
+        return c ? command_to_json(c) : NULL;
+    return s ? session_to_json(s) : NULL;
+}
+
+/* ITEMS as they are now; what is no longer in the state that was asked for goes. */
+static json_t *look_again(struct request *rq, const struct record_query *q, const char *state,
+                          json_t *items)
+{
+    json_t *ret = json_array(), *item;
+    size_t i;
+
+    json_array_foreach(items, i, item)
+    {
+        json_t *doc = live_doc(rq, q, json_string_value(json_object_get(item, "id")));
+        if (!doc)
+            doc = json_incref(item);
+        const char *is = json_string_value(json_object_get(doc, "state"));
+        if (!state || (is && strcmp(is, state) == 0))
+            (void)json_array_append_new(ret, doc);
+        else
+            json_decref(doc);
+    }
+    return ret;
+}
+
+int records_reply(struct request *rq, struct record_query *q)
+{
+    json_t *items = NULL, *now;
     const json_t *last;
+    const char *state = q->state;
     bool more = false;
     int r;
 
     if (q->before_id && !id_is(q->before_id, q->kind == RECORD_SESSION ? "ses" : "cmd"))
         return request_bad_query(rq, "cursor", "format", "not a cursor of this list");
+    if (q->kind == RECORD_COMMAND && state && strcmp(state, "starting") == 0)
+        q->state = "running"; /* as session/command_record writes both */
     r = record_list(rq->api->d.db, q, &items, &more);
     if (r < 0)
         return r;
+    now = look_again(rq, q, state, items);
     last = json_array_get(items, json_array_size(items) - 1);
-    return reply_items(rq, items, more ? json_string_value(json_object_get(last, "id")) : NULL);
+    r = reply_items(rq, now, more ? json_string_value(json_object_get(last, "id")) : NULL);
+    json_decref(items);
+    return r;
 }
 
 int session_show(struct request *rq)

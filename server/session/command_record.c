@@ -14,6 +14,13 @@ struct written { /* what a record is made of */
     struct record r;
 };
 
+/* The column goes by what is written, and the turn to running is not: the API looks at what lives.
+ */
+static const char *column(enum command_state state)
+{
+    return COMMAND_STATE_NAMES[state == COMMAND_STARTING ? COMMAND_RUNNING : state];
+}
+
 static int written_make(const struct command *c, struct written *ret)
 {
     json_t *doc = command_to_json(c);
@@ -21,7 +28,7 @@ static int written_make(const struct command *c, struct written *ret)
     ret->r = (struct record){.kind = RECORD_COMMAND,
                              .id = c->id,
                              .session_id = c->session->id,
-                             .state = COMMAND_STATE_NAMES[c->state],
+                             .state = column(c->state),
                              .tier = TIER_NAMES[c->session->tier],
                              .text = json_string_value(json_object_get(doc, "display")),
                              .doc = doc};

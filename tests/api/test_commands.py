@@ -296,6 +296,20 @@ class Commands(ApiTest):
 
     # ---- Records -----------------------------------------------------------------------------------
 
+    def test_lists_say_what_runs_now(self):
+        c = self.c.call("POST", f"/v1/sessions/{self.s['id']}/commands", {"shell": "echo up; exec sleep 60"}, 201)
+        self.c.call("GET", self.at(c) + "/output?stream=stdout&after=0&wait_ms=10000", None, 200,
+                    headers={"Accept": "application/json"})
+        try:
+            for query, has in (("", True), ("?state=running", True), ("?state=starting", False)):
+                items = self.c.call("GET", f"/v1/sessions/{self.s['id']}/commands{query}", None, 200)["items"]
+                mine = [x["state"] for x in items if x["id"] == c["id"]]
+                self.assertEqual(mine, ["running"] if has else [], query)
+            items = self.c.call("GET", "/v1/sessions", None, 200)["items"]
+            self.assertEqual([x["counts"]["running"] for x in items if x["id"] == self.s["id"]], [1])
+        finally:
+            self.c.call("POST", self.at(c) + "/stop", {"grace_ms": 0}, 202)
+
     def test_lists_and_removal(self):
         s = self.session(keep=True)
         made = [self.run_in(s, f"echo {i}; exit {i % 2}") for i in range(7)]
