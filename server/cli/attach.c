@@ -88,7 +88,7 @@ static int side_send(struct attach *a, const char *path, const char *type, const
                      size_t n)
 {
     int r = a->side.fd < 0 ? client_connect(a->client, &a->side) : 0;
-    struct http_request rq = {.method = "POST", .target = path, .type = type, .if_match = -1};
+    struct httpc_request rq = {.method = "POST", .target = path, .type = type, .if_match = -1};
     rq.body = body;
     rq.len = n;
     return r < 0 ? r : client_send(a->client, &a->side, &rq);
@@ -147,17 +147,17 @@ static int side_step(struct attach *a)
     for (;;) {
         int r;
         if (a->side.fd >= 0 && a->side.is_busy) {
-            r = http_step(&a->side);
+            r = httpc_step(&a->side);
             if (r == 0)
                 return 0;
             if (r < 0) { /* a new connection next time; a signal is lost with the old one */
-                http_close(&a->side);
+                httpc_close(&a->side);
                 return r == -ECONNRESET ? 0 : r;
             }
             if (a->side_is_stdin)
                 stdin_answered(a);
             if (!a->side.keep_alive)
-                http_close(&a->side);
+                httpc_close(&a->side);
         }
         r = a->pending_signals ? send_signal(a) : stdin_is_due(a) ? send_stdin(a) : 1;
         if (r != 0)
@@ -295,9 +295,9 @@ static void wait_for_any(struct attach *a)
     bool read_in = may_read_stdin(a);
     bool is_tty = a->pass_stdin && !a->in_eof && isatty(STDIN_FILENO);
     struct pollfd p[4] = {
-        {.fd = a->client->main.fd, .events = http_events(&a->client->main)},
+        {.fd = a->client->main.fd, .events = httpc_events(&a->client->main)},
         {.fd = signal_pipe[0], .events = POLLIN},
-        {.fd = a->side.is_busy ? a->side.fd : -1, .events = http_events(&a->side)},
+        {.fd = a->side.is_busy ? a->side.fd : -1, .events = httpc_events(&a->side)},
         {.fd = read_in ? STDIN_FILENO : -1, .events = POLLIN}};
     int wait = !read_in && is_tty && !a->in.len ? TTY_LOOK_MS : -1;
     if (!a->side.is_busy && a->in.len && !a->in_done) {
@@ -314,20 +314,20 @@ static int follow(struct attach *a)
 {
     char path[256];
     snprintf(path, sizeof path, "%s/output?after=0&follow=1", a->command_path);
-    struct http_request rq = {.method = "GET", .target = path, .accept = "application/x-ndjson"};
+    struct httpc_request rq = {.method = "GET", .target = path, .accept = "application/x-ndjson"};
     rq.if_match = -1;
     int r = client_send(a->client, &a->client->main, &rq);
     while (r >= 0) {
-        struct http *h = &a->client->main;
-        int complete = http_step(h);
+        struct httpc *h = &a->client->main;
+        int complete = httpc_step(h);
         if (complete < 0)
             return complete;
         if (h->status && (h->status != 200 || !h->is_ndjson))
-            return complete ? -EPROTO : (r = http_wait(h, CLIENT_WAIT_MS)) < 0 ? r : -EPROTO;
+            return complete ? -EPROTO : (r = httpc_wait(h, CLIENT_WAIT_MS)) < 0 ? r : -EPROTO;
         if ((r = take_lines(a)) != 0) {
             /* What is left of the answer is taken too, so that the connection serves again. */
-            if (r > 0 && h->is_busy && http_wait(h, ANSWER_END_MS) < 0)
-                http_close(h);
+            if (r > 0 && h->is_busy && httpc_wait(h, ANSWER_END_MS) < 0)
+                httpc_close(h);
             return r < 0 ? r : 0;
         }
         if (a->write_errno || a->left_by_signal)
@@ -358,7 +358,7 @@ int attach_run(struct attach *a, struct err *err)
 
 void attach_done(struct attach *a)
 {
-    http_close(&a->side);
+    httpc_close(&a->side);
     str_done(&a->in);
     json_decref(a->end);
     a->end = NULL;

@@ -15,7 +15,7 @@ struct attach {
     uint64_t lost_bytes;      /* in gaps */
 
     /* internal */
-    struct http side; /* standard in and signals: one exchange at a time */
+    struct httpc side; /* standard in and signals: one exchange at a time */
     bool side_is_stdin, in_eof, in_done;
     struct str in;
     uint64_t in_offset, in_retry_at;

@@ -24,7 +24,7 @@ void cli_done(struct cli *cli)
 /* The answer of the last call: JSON in *RET, or the problem in ERR. */
 static int take_answer(struct cli *cli, json_t **ret, struct err *err)
 {
-    const struct http *h = &cli->client->main;
+    const struct httpc *h = &cli->client->main;
     if (h->status < 200 || h->status > 299)
         return client_problem(h->status, &h->body, err);
     if (!ret)
@@ -35,7 +35,7 @@ static int take_answer(struct cli *cli, json_t **ret, struct err *err)
 }
 
 /* What a 409 confirm_required wants as ?confirm=; empty for any other answer. */
-static void wanted_confirmation(const struct http *h, struct str *ret)
+static void wanted_confirmation(const struct httpc *h, struct str *ret)
 {
     if (h->status != 409)
         return;
@@ -66,7 +66,7 @@ static bool cli_confirm(const char *question)
     return strcasecmp(answer, "y") == 0 || strcasecmp(answer, "yes") == 0;
 }
 
-static int call_confirmed(struct cli *cli, struct http_request *rq, json_t **ret, struct err *err)
+static int call_confirmed(struct cli *cli, struct httpc_request *rq, json_t **ret, struct err *err)
 {
     CLEANUP(str_done) struct str confirm = {0}, path = {0}, question = {0};
     int r = client_call(cli->client, rq, err);
@@ -91,7 +91,7 @@ static int call_confirmed(struct cli *cli, struct http_request *rq, json_t **ret
     return r < 0 ? r : take_answer(cli, ret, err);
 }
 
-static int call(struct cli *cli, struct http_request *rq, const json_t *body, json_t **ret,
+static int call(struct cli *cli, struct httpc_request *rq, const json_t *body, json_t **ret,
                 struct err *err)
 {
     int r = cli_connect(cli, err);
@@ -111,7 +111,7 @@ static int call(struct cli *cli, struct http_request *rq, const json_t *body, js
 int cli_call(struct cli *cli, const char *method, const char *path, const json_t *body,
              json_t **ret, struct err *err)
 {
-    struct http_request rq = {.method = method, .target = path, .if_match = -1};
+    struct httpc_request rq = {.method = method, .target = path, .if_match = -1};
     rq.type = body ? "application/json" : NULL;
     return call(cli, &rq, body, ret, err);
 }
@@ -119,7 +119,7 @@ int cli_call(struct cli *cli, const char *method, const char *path, const json_t
 int cli_patch(struct cli *cli, const char *path, int64_t rev, const json_t *body, json_t **ret,
               struct err *err)
 {
-    struct http_request rq = {.method = "PATCH", .target = path, .if_match = rev};
+    struct httpc_request rq = {.method = "PATCH", .target = path, .if_match = rev};
     rq.type = "application/merge-patch+json";
     return call(cli, &rq, body, ret, err);
 }

@@ -68,11 +68,11 @@ static int check_peer(int fd)
 }
 
 /* Asked without a token: only the instance that wrote server.json gets one. */
-static int check_instance(struct client *c, struct http *h)
+static int check_instance(struct client *c, struct httpc *h)
 {
-    struct http_request rq = {.method = "GET", .target = "/v1/health", .if_match = -1};
-    int r = http_send(h, &rq);
-    if (r < 0 || (r = http_wait(h, HEALTH_MS)) < 0)
+    struct httpc_request rq = {.method = "GET", .target = "/v1/health", .if_match = -1};
+    int r = httpc_send(h, &rq);
+    if (r < 0 || (r = httpc_wait(h, HEALTH_MS)) < 0)
         return r;
     json_t *doc = json_loadb(str_c(&h->body), h->body.len, 0, NULL);
     bool same = h->status == 200 && strcmp(json_text(doc, "instance_id"), c->instance_id) == 0;
@@ -110,32 +110,32 @@ static int read_token(struct client *c)
     return 0;
 }
 
-static int open_socket(struct client *c, struct http *ret)
+static int open_socket(struct client *c, struct httpc *ret)
 {
-    int r = http_open_unix(ret, c->socket);
+    int r = httpc_open_unix(ret, c->socket);
     if (r < 0)
         return r;
     if ((r = check_peer(ret->fd)) < 0)
-        http_close(ret);
+        httpc_close(ret);
     return r;
 }
 
-int client_connect(struct client *c, struct http *ret)
+int client_connect(struct client *c, struct httpc *ret)
 {
-    return c->token[0] ? http_open_tcp(ret, c->port) : open_socket(c, ret);
+    return c->token[0] ? httpc_open_tcp(ret, c->port) : open_socket(c, ret);
 }
 
 static int connect_checked(struct client *c)
 {
     int r = open_socket(c, &c->main);
     bool tcp = r < 0;
-    if (tcp && (r = http_open_tcp(&c->main, c->port)) < 0)
+    if (tcp && (r = httpc_open_tcp(&c->main, c->port)) < 0)
         return r;
     r = check_instance(c, &c->main);
     if (r >= 0 && tcp)
         r = read_token(c);
     if (r < 0)
-        http_close(&c->main);
+        httpc_close(&c->main);
     return r;
 }
 
@@ -182,7 +182,7 @@ void client_close(struct client *c)
 {
     if (!c)
         return;
-    http_close(&c->main);
+    httpc_close(&c->main);
     free(c->socket);
     free(c->url);
     free(c->state);
@@ -190,27 +190,27 @@ void client_close(struct client *c)
     free(c);
 }
 
-int client_send(struct client *c, struct http *h, struct http_request *rq)
+int client_send(struct client *c, struct httpc *h, struct httpc_request *rq)
 {
     rq->token = c->token[0] ? c->token : NULL;
-    return http_send(h, rq);
+    return httpc_send(h, rq);
 }
 
-int client_call(struct client *c, struct http_request *rq, struct err *err)
+int client_call(struct client *c, struct httpc_request *rq, struct err *err)
 {
     int r = c->main.fd < 0 ? client_connect(c, &c->main) : 0;
     if (r >= 0)
         r = client_send(c, &c->main, rq);
-    int (*awaits)(void *, struct http *) = TAKE(c->awaits);
+    int (*awaits)(void *, struct httpc *) = TAKE(c->awaits);
     if (r >= 0 && !awaits) /* who awaits reads all of it, also what is there by now */
-        r = http_step(&c->main);
+        r = httpc_step(&c->main);
     if (r >= 0 && c->main.is_busy)
-        r = awaits ? awaits(c->awaits_arg, &c->main) : http_wait(&c->main, CLIENT_WAIT_MS);
+        r = awaits ? awaits(c->awaits_arg, &c->main) : httpc_wait(&c->main, CLIENT_WAIT_MS);
     if (r >= 0 && !c->main.keep_alive) { /* the next call gets a connection of its own */
         struct str body = c->main.body;
         int status = c->main.status;
         c->main.body = (struct str){0};
-        http_close(&c->main);
+        httpc_close(&c->main);
         c->main.body = body;
         c->main.status = status;
     }

@@ -65,7 +65,7 @@ struct run {
 };
 
 /* What is being made is known to the watcher before it is known here. */
-static int start_watcher(void *arg, struct http *h)
+static int start_watcher(void *arg, struct httpc *h)
 {
     struct run *run = arg;
     char path[112] = "/v1/sessions";
@@ -276,7 +276,7 @@ static void stop_it(struct run *run, int grace_ms)
              run->own_session ? run->session_path : run->command_path);
     /* After a broken stream the connection is in no state to carry another request. */
     if (run->cli->client->main.is_busy)
-        http_close(&run->cli->client->main);
+        httpc_close(&run->cli->client->main);
     if (cli_call(run->cli, "POST", path, body, NULL, &err) < 0 &&
         strcmp(err.code, "session_ended") != 0 && strcmp(err.code, "command_ended") != 0)
         (void)cli_fail(&err);

@@ -134,13 +134,13 @@ static void print_lines(const struct str *text)
 
 static int render(struct cli *cli, const char *path, struct err *err)
 {
-    struct http_request rq = {.method = "GET", .target = path, .if_match = -1};
+    struct httpc_request rq = {.method = "GET", .target = path, .if_match = -1};
     int r = cli_connect(cli, err);
     if (r >= 0)
         r = client_call(cli->client, &rq, err);
     if (r < 0)
         return r;
-    struct http *h = &cli->client->main;
+    struct httpc *h = &cli->client->main;
     if (h->status != 200)
         return client_problem(h->status, &h->body, err);
     print_lines(&h->body);

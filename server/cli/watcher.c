@@ -15,7 +15,7 @@
 
 /* What the watcher writes before the body of the answer. */
 struct answer {
-    int result, status; /* of http_wait, of the answer */
+    int result, status; /* of httpc_wait, of the answer */
     bool keep_alive;
     size_t len;
 };
@@ -25,21 +25,21 @@ struct answer {
 
 static void post_stop(struct client *c, const char *path)
 {
-    struct http h = {.fd = -1};
-    struct http_request rq = {
+    struct httpc h = {.fd = -1};
+    struct httpc_request rq = {
         .method = "POST", .target = path, .type = "application/json", .if_match = -1};
     rq.body = "{\"grace_ms\":0}";
     rq.len = strlen(rq.body);
     if (client_connect(c, &h) < 0 || client_send(c, &h, &rq) < 0)
         return;
-    (void)http_wait(&h, 10000);
-    http_close(&h);
+    (void)httpc_wait(&h, 10000);
+    httpc_close(&h);
 }
 
 /* The answer to the parent, and what it made into PATH. */
-static void relay(struct http *h, int fd, const char *collection, char path[static PATH_BYTES])
+static void relay(struct httpc *h, int fd, const char *collection, char path[static PATH_BYTES])
 {
-    int r = http_wait(h, CLIENT_WAIT_MS);
+    int r = httpc_wait(h, CLIENT_WAIT_MS);
     struct answer head = {r, h->status, h->keep_alive, r < 0 ? 0 : h->body.len};
     if (r >= 0 && h->status >= 200 && h->status < 300) {
         json_t *doc = json_loadb(str_c(&h->body), h->body.len, JSON_ALLOW_NUL, NULL);
@@ -90,7 +90,7 @@ static void watch(struct client *c, int fd, const char *collection)
     for (int i = 0; i < 3; i++)
         (void)dup2(null, i);
     relay(&c->main, fd, collection, path);
-    http_close(&c->main);
+    httpc_close(&c->main);
     if (!is_dismissed(fd, path) && path[0])
         post_stop(c, path);
     _exit(0);
@@ -130,11 +130,11 @@ static int read_all(int fd, void *buf, size_t len)
     return 0;
 }
 
-int watcher_answer(struct watcher *w, struct http *h)
+int watcher_answer(struct watcher *w, struct httpc *h)
 {
     struct answer head;
     if (w->fd < 0)
-        return http_wait(h, CLIENT_WAIT_MS);
+        return httpc_wait(h, CLIENT_WAIT_MS);
     int r = read_all(w->fd, &head, sizeof head);
     if (r < 0 || (r = head.result) < 0)
         return r;

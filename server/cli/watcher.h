@@ -12,8 +12,8 @@ struct watcher {
  * {"id": …} it knows that COLLECTION/id/stop is what to POST to. C's other descriptors are closed
  * there. Failing is no error, as it is a second net: C waits for its answer itself then. */
 void watcher_start(struct watcher *w, struct client *c, const char *collection);
-/* The answer, as http_wait gives it. */
-int watcher_answer(struct watcher *w, struct http *h);
+/* The answer, as httpc_wait gives it. */
+int watcher_answer(struct watcher *w, struct httpc *h);
 /* What to POST to when we die, in place of what was known before; "" is nothing. */
 void watcher_set(struct watcher *w, const char *path);
 void watcher_done(struct watcher *w); /* farewell */

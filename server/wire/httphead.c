@@ -394,6 +394,11 @@ static int chunk_step(struct chunks *c, char ch)
     return CHUNK_BROKEN;
 }
 
+uint64_t chunks_data(const struct chunks *c)
+{
+    return c->state == CHUNK_DATA ? c->left : 0;
+}
+
 enum head_result chunks_feed(struct chunks *c, const char *bytes, size_t n, size_t *ret_used)
 {
     size_t i = 0;

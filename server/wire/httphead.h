@@ -84,5 +84,7 @@ struct chunks {
     unsigned digits;
 };
 void chunks_init(struct chunks *c);
+/* How many of the bytes to come are data of the present chunk; 0 = the next one is framing. */
+uint64_t chunks_data(const struct chunks *c);
 /* HEAD_DONE with *ret_used behind the last byte of the body; HEAD_BAD ends the message. */
 enum head_result chunks_feed(struct chunks *c, const char *bytes, size_t n, size_t *ret_used);

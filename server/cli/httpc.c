@@ -1,6 +1,6 @@
 /* Runs in: cli. Reads: trusted (answers of the daemon, whose peer was checked). May block: only
- * http_wait. */
-#include "cli/http.h"
+ * httpc_wait. */
+#include "cli/httpc.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include <arpa/inet.h>
@@ -15,20 +15,19 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { CHUNK_SIZE = 0, CHUNK_DATA, CHUNK_END, CHUNK_TRAILER };
 #define READ_BYTES ((size_t)256 << 10)
 #define BODY_MAX   ((size_t)64 << 20)
 
-static int start(struct http *h, int take_fd)
+static int start(struct httpc *h, int take_fd)
 {
-    http_close(h); /* what an earlier connection left */
+    httpc_close(h); /* what an earlier connection left */
     memset(h, 0, sizeof *h);
     h->fd = take_fd;
     h->body.max = BODY_MAX;
     return 0;
 }
 
-int http_open_unix(struct http *h, const char *path)
+int httpc_open_unix(struct httpc *h, const char *path)
 {
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof sa.sun_path)
@@ -47,7 +46,7 @@ int http_open_unix(struct http *h, const char *path)
     return 0;
 }
 
-int http_open_tcp(struct http *h, uint16_t port)
+int httpc_open_tcp(struct httpc *h, uint16_t port)
 {
     struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons(port)};
     sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -65,7 +64,7 @@ int http_open_tcp(struct http *h, uint16_t port)
     return 0;
 }
 
-void http_close(struct http *h)
+void httpc_close(struct httpc *h)
 {
     fd_close(h->fd);
     h->fd = -1;
@@ -76,7 +75,7 @@ void http_close(struct http *h)
     httphead_done(&h->head);
 }
 
-int http_send(struct http *h, const struct http_request *rq)
+int httpc_send(struct httpc *h, const struct httpc_request *rq)
 {
     if (h->fd < 0)
         return -ENOTCONN;
@@ -89,7 +88,7 @@ int http_send(struct http *h, const struct http_request *rq)
     h->sent = 0;
     h->status = 0;
     h->has_head = h->is_ndjson = false;
-    h->chunk_state = CHUNK_SIZE;
+    chunks_init(&h->chunks);
     int r = str_printf(&h->out, "%s %s HTTP/1.1\r\nHost: %s\r\n", rq->method, rq->target, h->host);
     if (r >= 0 && rq->accept)
         r = str_printf(&h->out, "Accept: %s\r\n", rq->accept);
@@ -109,7 +108,7 @@ int http_send(struct http *h, const struct http_request *rq)
     return r < 0 ? r : 0;
 }
 
-static int send_more(struct http *h)
+static int send_more(struct httpc *h)
 {
     while (h->sent < h->out.len) {
         ssize_t n = send(h->fd, h->out.data + h->sent, h->out.len - h->sent, MSG_NOSIGNAL);
@@ -122,7 +121,7 @@ static int send_more(struct http *h)
     return 0;
 }
 
-static bool field_is(const struct http *h, const char *name, const char *start_of_value)
+static bool field_is(const struct httpc *h, const char *name, const char *start_of_value)
 {
     const struct head_field *f = httphead_find(&h->head, name);
     size_t n = strlen(start_of_value);
@@ -130,18 +129,20 @@ static bool field_is(const struct http *h, const char *name, const char *start_o
 }
 
 /* Takes bytes of the head from `in`. 1 = it is complete. */
-static int take_head(struct http *h)
+static int take_head(struct httpc *h)
 {
-    size_t used = 0;
-    enum head_result hr = httphead_feed(&h->head, str_c(&h->in), h->in.len, &used);
-    str_consume(&h->in, used);
+    enum head_result hr;
+    for (;;) {
+        size_t used = 0;
+        hr = httphead_feed(&h->head, str_c(&h->in), h->in.len, &used);
+        str_consume(&h->in, used);
+        if (hr != HEAD_DONE || h->head.status >= 200)
+            break;
+        httphead_done(&h->head); /* an interim answer: the next is ours */
+        httphead_init(&h->head, HTTP_HEAD_MAX, true);
+    }
     if (hr != HEAD_DONE)
         return hr == HEAD_BAD ? -EBADMSG : 0;
-    if (h->head.status >= 100 && h->head.status < 200) { /* an interim answer: the next is ours */
-        httphead_done(&h->head);
-        httphead_init(&h->head, HTTP_HEAD_MAX, true);
-        return h->in.len ? take_head(h) : 0;
-    }
     h->has_head = true;
     h->status = h->head.status;
     h->keep_alive = h->head.keep_alive;
@@ -151,7 +152,7 @@ static int take_head(struct http *h)
     return 1;
 }
 
-static int move_body(struct http *h)
+static int move_body(struct httpc *h)
 {
     size_t n = h->in.len < h->left ? h->in.len : (size_t)h->left;
     int r = n ? str_add(&h->body, h->in.data, n) : 0;
@@ -162,51 +163,24 @@ static int move_body(struct http *h)
     return 0;
 }
 
-/* One line of `in` without its CRLF into LINE; 0 when it is not all there. */
-static int take_line(struct http *h, char line[static 64])
+/* 1 = the last chunk and the trailer are through. */
+static int take_chunks(struct httpc *h)
 {
-    const char *end = h->in.len ? memchr(h->in.data, '\n', h->in.len) : NULL;
-    if (!end)
-        return h->in.len > 4096 ? -EBADMSG : 0;
-    size_t n = (size_t)(end - h->in.data), kept = n < 63 ? n : 63;
-    memcpy(line, h->in.data, kept);
-    line[kept] = '\0';
-    line[strcspn(line, "\r")] = '\0';
-    str_consume(&h->in, n + 1);
-    return 1;
-}
-
-/* Chunked coding (RFC 9112, 7.1). 1 = the last chunk and the trailer are through. */
-static int take_chunks(struct http *h)
-{
-    char line[64];
-    int r;
-    for (;;) {
-        if (h->chunk_state == CHUNK_DATA) {
-            if ((r = move_body(h)) < 0)
-                return r;
-            if (h->left)
-                return 0;
-            h->chunk_state = CHUNK_END;
-        }
-        if ((r = take_line(h, line)) <= 0)
-            return r;
-        if (h->chunk_state == CHUNK_END) {
-            h->chunk_state = CHUNK_SIZE;
-        } else if (h->chunk_state == CHUNK_TRAILER) {
-            if (!line[0])
-                return 1;
-        } else {
-            char *end;
-            h->left = strtoull(line, &end, 16);
-            if (end == line)
-                return -EBADMSG;
-            h->chunk_state = h->left ? CHUNK_DATA : CHUNK_TRAILER;
-        }
+    enum head_result hr = HEAD_MORE;
+    size_t at = 0;
+    int r = 0;
+    while (r >= 0 && hr == HEAD_MORE && at < h->in.len) {
+        uint64_t data = chunks_data(&h->chunks);
+        size_t rest = h->in.len - at, n = data == 0 ? 1 : data < rest ? (size_t)data : rest, used;
+        r = data ? str_add(&h->body, h->in.data + at, n) : 0;
+        hr = chunks_feed(&h->chunks, h->in.data + at, n, &used);
+        at += used;
     }
+    str_consume(&h->in, at);
+    return r < 0 ? r : hr == HEAD_BAD ? -EBADMSG : hr == HEAD_DONE;
 }
 
-static int take_in(struct http *h)
+static int take_in(struct httpc *h)
 {
     int r = 1;
     if (!h->has_head && (r = take_head(h)) <= 0)
@@ -226,12 +200,12 @@ static int take_in(struct http *h)
     return -EBADMSG;
 }
 
-static int ended(struct http *h)
+static int ended(struct httpc *h)
 {
     return h->has_head && h->kind == BODY_UNTIL_CLOSE ? 1 : -ECONNRESET;
 }
 
-int http_step(struct http *h)
+int httpc_step(struct httpc *h)
 {
     int r = send_more(h);
     if (r < 0)
@@ -255,16 +229,16 @@ int http_step(struct http *h)
     }
 }
 
-short http_events(const struct http *h)
+short httpc_events(const struct httpc *h)
 {
     return (short)(POLLIN | (h->sent < h->out.len ? POLLOUT : 0));
 }
 
-int http_wait(struct http *h, int64_t deadline_ms)
+int httpc_wait(struct httpc *h, int64_t deadline_ms)
 {
     uint64_t end = clock_now_ms() + (uint64_t)(deadline_ms < 0 ? 0 : deadline_ms);
     for (;;) {
-        int r = http_step(h), wait = -1;
+        int r = httpc_step(h), wait = -1;
         if (r != 0)
             return r < 0 ? r : 0;
         if (deadline_ms >= 0) {
@@ -273,7 +247,7 @@ int http_wait(struct http *h, int64_t deadline_ms)
                 return -ETIMEDOUT;
             wait = (int)(end - now);
         }
-        struct pollfd p = {.fd = h->fd, .events = http_events(h)};
+        struct pollfd p = {.fd = h->fd, .events = httpc_events(h)};
         if (poll(&p, 1, wait) < 0 && errno != EINTR)
             return -errno;
     }
