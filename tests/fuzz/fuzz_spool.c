@@ -40,7 +40,9 @@ static uint64_t take(struct input *in, size_t n)
     return value;
 }
 
-static size_t put_forged(struct input *in, unsigned char *out, size_t max, uint64_t first_seq)
+/* *ret_last: the number of the last frame; no writer begins a segment at or below it. */
+static size_t put_forged(struct input *in, unsigned char *out, size_t max, uint64_t first_seq,
+                         uint64_t *ret_last)
 {
     struct segment_head head = {.first_seq = first_seq};
     uint64_t flags = take(in, 1), seq = first_seq;
@@ -66,6 +68,7 @@ static size_t put_forged(struct input *in, unsigned char *out, size_t max, uint6
         in->bytes += body;
         in->n -= body;
     }
+    *ret_last = seq - 1;
     return at;
 }
 
@@ -86,11 +89,11 @@ static void make_spool(const char *id, struct input in)
     (void)snprintf(path, sizeof path, "%s/%s", dir, id);
     (void)path_remove_tree(AT_FDCWD, path);
     assert(mkdir(path, 0700) == 0);
-    uint64_t how = take(&in, 1), first_seq = 1;
+    uint64_t how = take(&in, 1), first_seq = 1, last = 0;
     for (size_t i = 0; i < SEGMENTS && (in.n > 0 || i == 0); i++) {
         size_t n;
         if (how & 1) {
-            n = put_forged(&in, bytes, sizeof bytes, first_seq);
+            n = put_forged(&in, bytes, sizeof bytes, first_seq, &last);
         } else {
             n = take(&in, 2);
             n = n < in.n ? n : in.n;
@@ -99,6 +102,7 @@ static void make_spool(const char *id, struct input in)
             in.n -= n;
         }
         put_segment(id, first_seq, bytes, n);
+        first_seq = last > first_seq ? last : first_seq;
         first_seq += 1 + take(&in, how & 2 ? 4 : 1) % (how & 2 ? UINT32_MAX : 8);
     }
 }
