@@ -1,4 +1,5 @@
-"""200 requests at once through one session, allowed and refused by turns, in rounds: none crosses.
+"""200 requests at once through one session, allowed and refused by turns and by every door, in rounds:
+none crosses.
 
 CORDON_ROUNDS: how many rounds; 300, and 10,000 in tests/long. Judged by the far server's own counts
 and by the session's records, not only by the client.
@@ -20,6 +21,7 @@ from cordon_test.cli import BIN, SANITIZE, wait_for  # noqa: E402
 IS_AGAIN = os.environ.get("HOME", "").startswith("/tmp/tests-of-cordon-")
 ROUNDS = int(os.environ.get("CORDON_ROUNDS") or (30 if SANITIZE else 60 if IS_AGAIN else 300))
 N, PORT = 200, 7101
+WAYS = "cg54"  # many.c
 
 
 class Many(ApiTest):
@@ -30,7 +32,7 @@ class Many(ApiTest):
         mark = lab.mark()
         with lab.Far([os.path.join(BIN, "many"), "far", str(PORT), counts]):
             lab.far_listens(PORT)
-            c = self.start(s, argv=["./many", "near", str(ROUNDS), str(N), "ok.test", "no.test", str(PORT)],
+            c = self.start(s, argv=["./many", "near", str(ROUNDS), str(N), "ok.test", "no.test", str(PORT), WAYS],
                            timeout_ms=0)
             while c["state"] in ("queued", "starting", "running"):
                 c = self.c.call("GET", self.at(c) + "?wait_ms=30000")
