@@ -503,9 +503,9 @@ int egress_link_doors(struct egress_link *l, const int *doors, size_t n)
     CLEANUP(pack_done) struct pack p = {0};
     struct egress_start start = {.session = l->s->id,
                                  .door_port = SESSION_DOOR_PORT,
-                                 .connections_max = 1024,
-                                 .head_max = 65536,
-                                 .dial_ms = 10000};
+                                 .connections_max = EGRESS_CONNECTIONS,
+                                 .head_max = EGRESS_HEAD_BYTES,
+                                 .dial_ms = EGRESS_DIAL_MS};
     memcpy(start.own_ports, deps->api_ports, sizeof start.own_ports);
     int r = provider_egress_rules(deps->machine, &start.rules);
     if (r == 0) {

@@ -32,9 +32,11 @@
 #define SESSION_TAILS      256 /* ended commands whose background processes live */
 /* The folder of a status check, empty; the sweep at start takes away what a kill left. */
 #define SESSION_CHECK_FOLDER "/tmp/cordon.check.XXXXXX"
-#define EGRESS_REQUESTS                                                                            \
-    4096 /* under way at once in one session; its connections are 1,024,                           \
-          * and each may have a TLS name of its own */
+/* The way out of one session. */
+#define EGRESS_CONNECTIONS 1024  /* open at once; further ones are told 503 */
+#define EGRESS_HEAD_BYTES  65536 /* of a request or response head of plain HTTP */
+#define EGRESS_DIAL_MS     10000 /* from the verdict to a connection */
+#define EGRESS_REQUESTS    4096  /* under way: each connection may have a TLS name beside its own */
 
 struct output;
 
