@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#define HELD_MAX 32768 /* real ones have 2 KiB; cut into records of one byte, each costs six */
 #define HELLO_MS 30000 /* from its first byte to its last, and for the daemon's answer */
 
 /* alert, TLS 1.2 as all say, 2 bytes, fatal, access_denied (RFC 8446, 6) */
@@ -92,7 +93,7 @@ static void hello_look(struct conn *c, const char *bytes, size_t n)
     if (h->held.len == 0)
         deadline_set(&c->deadline, HELLO_MS);
     if (str_add(&h->held, bytes, n) < 0) {
-        conn_close(c, true);
+        hello_bad(c, "the ClientHello is too long");
         return;
     }
     switch (tlshello_feed(&h->tls, bytes, n)) {
@@ -119,6 +120,7 @@ int hello_start(struct conn *c)
     if (c->hello == NULL)
         return -ENOMEM;
     tlshello_init(&c->hello->tls);
+    c->hello->held.max = HELD_MAX;
     if (c->in.len > 0)
         hello_look(c, c->in.data, c->in.len);
     return 0;

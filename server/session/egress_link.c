@@ -137,7 +137,8 @@ static void put_via(struct egress_link *l, struct pack *p, uint32_t conn, uint32
     CLEANUP(str_done) struct str authorization = {0};
     char target[HOST_MAX + 10] = "";
     struct upstream up;
-    if (v->verdict == EG_ALLOW && rq && !rq->is_name &&
+    bool is_of_network = (v->flags & ~EG_ALLOW_PRIVATE) == 0; /* not of this machine by grant */
+    if (v->verdict == EG_ALLOW && is_of_network && rq && !rq->is_name &&
         session_via(l->s->ss, rq->host, rq->port, rq->door == EG_DOOR_HTTP, &up)) {
         host_port_text(up.host, up.port, target);
         if (upstream_authorization(&up, &authorization) < 0)

@@ -154,13 +154,15 @@ class Names(lab.Case):
             for first in (twice, hello[:3] + b"\x00\x00" + hello[5:], b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00",
                           hello[:5] + b"\x01\xff\xff\xff" + hello[9:], hello.replace(b"ok.test", b"ok\0test")):
                 self.refused(eg.tunnel("ok.test:443"), first)
+            endless = in_records(b"\x16\x03\x01\0\0\x01\x00\xff\x00" + bytes(7000), 1)
+            self.refused(eg.tunnel("ok.test:443"), endless)
             with eg.tunnel("ok.test:443") as s:  # ends within it
                 s.sendall(hello[:100])
                 s.shutdown(socket.SHUT_WR)
                 self.assertEqual(read_all(s), ALERT)
-            self.assertEqual(len(eg.refused), 6)
+            self.assertEqual(len(eg.refused), 7)
             self.assertEqual({r[1] for r in eg.refused}, {"ok.test"})
-            eg.wait(lambda: len(eg.closed) == 6, "told")
+            eg.wait(lambda: len(eg.closed) == 7, "told")
             self.assertEqual({c[2:4] for c in eg.closed}, {(0, 0)})
 
     def test_what_is_no_tls_is_not_held(self):
