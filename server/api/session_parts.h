@@ -21,14 +21,17 @@ int records_reply(struct request *rq, struct record_query *q);
 /* The daemon's environment, for sessions. */
 char *const *api_env(void);
 
-/* A typed site: checked, normalised, confirmed where it is wide. POINTER names the host's member.
- */
+/* A typed site: checked and normalised. POINTER names the host's member. */
 struct site_typed {
     char host[HOST_MAX + 2]; /* with "*." where it means that */
     int port;
+    bool allow_private; /* also where the host itself is a private address */
+    bool is_wide;       /* it is confirmed, or refused */
 };
 int site_typed_take(struct request *rq, const char *pointer, const char *text, int port,
                     enum site_list list, bool allow_private, struct site_typed *ret);
+/* WIDE: the hosts of what is_wide; the value that ?confirm= must have are these, by commas. */
+int sites_confirm(struct request *rq, const struct strv *wide);
 json_t *site_to_json(const struct site *s);
 
 /* An object of strings (or null, where NULLS). */

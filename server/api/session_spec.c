@@ -227,6 +227,7 @@ int64_t session_spec_wait(const struct request *rq)
 /* What widens is asked for twice: tier open, network open, wide sites. */
 int session_spec_confirm(struct request *rq, const struct session_spec *spec)
 {
+    CLEANUP(strv_done) struct strv wide = {0};
     struct site_typed typed;
     char pointer[48];
     int r;
@@ -239,8 +240,10 @@ int session_spec_confirm(struct request *rq, const struct session_spec *spec)
         (void)snprintf(pointer, sizeof pointer, "/sites/%zu/host", i);
         r = site_typed_take(rq, pointer, spec->sites[i].host, spec->sites[i].port, SITES_SESSION,
                             false, &typed);
+        if (r == 0 && typed.is_wide)
+            r = strv_add(&wide, typed.host);
         if (r < 0)
             return r;
     }
-    return 0;
+    return sites_confirm(rq, &wide);
 }

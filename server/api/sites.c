@@ -10,17 +10,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SITES_MAX 10000
-
 /* ---- Shapes -----------------------------------------------------------------------------------
  */
 
 struct confirm_query {
     char *confirm;
 };
-static const struct field CONFIRM_FIELDS[] = {
-    {"confirm", FIELD_STRING, offsetof(struct confirm_query, confirm), 0, 1, 300, NULL, NULL},
-    FIELDS_END};
+static const struct field CONFIRM_FIELDS[] = {{"confirm", FIELD_STRING,
+                                               offsetof(struct confirm_query, confirm), 0, 1,
+                                               CONFIRM_MAX, NULL, NULL},
+                                              FIELDS_END};
 const struct shape CONFIRM_QUERY = {CONFIRM_FIELDS, sizeof(struct confirm_query), NULL};
 
 /* session is no list that a person adds to here. */
@@ -134,45 +133,6 @@ static int reply_site(struct request *rq, int status, const struct site *s)
     return reply_rev(rq, status, site_to_json(s), s->rev);
 }
 
-/* ---- Typed sites ------------------------------------------------------------------------------
- */
-
-static bool is_loopback(const char *host)
-{
-    return strcmp(host, "localhost") == 0 || str_starts(host, "127.") || strcmp(host, "::1") == 0;
-}
-
-int site_typed_take(struct request *rq, const char *pointer, const char *text, int port,
-                    enum site_list list, bool allow_private, struct site_typed *ret)
-{
-    char room[HOST_MAX], suggestion[HOST_RULE_TEXT_MAX] = "";
-    struct host_rule rule = {0};
-    bool wide = false;
-    int r = host_rule_parse(text, COVERS_HOST, room, &rule, &wide, suggestion, &rq->err);
-
-    if (r < 0) {
-        if (suggestion[0])
-            request_extra(rq, "suggestion", json_string(suggestion));
-        (void)snprintf(rq->err.pointer, sizeof rq->err.pointer, "%s", pointer);
-        return r;
-    }
-    if (rule.port && port && rule.port != port)
-        return request_bad_member(rq, pointer, "conflict", "it names another port");
-    ret->port = rule.port ? rule.port : port;
-    (void)snprintf(ret->host, sizeof ret->host, "%s%s",
-                   rule.covers == COVERS_SUBDOMAINS ? "*." : "",
-                   rule.covers == COVERS_ANY ? "*" : rule.host);
-    if (is_loopback(ret->host) && list != SITES_SESSION) {
-        return err_member(&rq->err, -EINVAL, "site_invalid", pointer,
-                          "a loopback site belongs to one session alone");
-    }
-    if (wide || allow_private || strcmp(ret->host, "localhost") == 0)
-        return request_confirm(rq, ret->host,
-                               "this site opens more than one owner's hosts, or "
-                               "private addresses");
-    return 0;
-}
-
 /* ---- Lists ------------------------------------------------------------------------------------
  */
 
@@ -274,6 +234,16 @@ int site_record(struct request *rq, const char *action, const struct site *befor
                       after ? site_to_json(after) : NULL);
 }
 
+int sites_fit(struct request *rq, int64_t more)
+{
+    struct db *db = rq->api->d.db;
+    int64_t n = sites_count(db, SITES_MACHINE, NULL) + sites_count(db, SITES_GUARDED, NULL);
+
+    return more > 0 && n + more > SITES_MAX
+               ? request_refuse(rq, "too_many", NULL, "more than %d machine sites", SITES_MAX)
+               : 0;
+}
+
 static int site_fill(struct request *rq, const struct site_body *in, const struct site_typed *typed,
                      struct site *s)
 {
@@ -283,14 +253,12 @@ static int site_fill(struct request *rq, const struct site_body *in, const struc
         request_extra(rq, "site_id", json_string(s->id));
         return request_refuse(rq, "exists", NULL, "the list holds it already");
     }
-    if (sites_count(rq->api->d.db, -1, NULL) >= SITES_MAX)
-        return request_refuse(rq, "too_many", NULL, "more than %d machine sites", SITES_MAX);
     memset(s, 0, sizeof *s);
     id_new("sit", s->id);
     s->list = in->list;
     s->port = typed->port;
     s->enabled = in->enabled;
-    s->allow_private = in->allow_private;
+    s->allow_private = typed->allow_private;
     s->created_at = clock_wall_ms();
     s->rev = 1;
     (void)snprintf(s->host, sizeof s->host, "%.255s", typed->host);
@@ -307,7 +275,7 @@ void site_body_done(struct site_body *in)
 }
 
 int site_from_json(struct request *rq, const json_t *item, const char *pointer,
-                   struct site_body *in, struct site *ret)
+                   struct site_body *in, struct strv *wide, struct site *ret)
 {
     struct site_typed typed;
     char host[64];
@@ -319,6 +287,8 @@ int site_from_json(struct request *rq, const json_t *item, const char *pointer,
     if (r < 0)
         return err_member(&rq->err, r, "body_invalid", pointer, "the site has faults");
     r = site_typed_take(rq, host, in->host, (int)in->port, in->list, in->allow_private, &typed);
+    if (r == 0 && typed.is_wide)
+        r = strv_add(wide, typed.host);
     return r < 0 ? r : site_fill(rq, in, &typed, ret);
 }
 
@@ -331,7 +301,8 @@ int site_create(struct request *rq)
 
     if ((r = site_typed_take(rq, "/host", in->host, (int)in->port, in->list, in->allow_private,
                              &typed)) < 0 ||
-        (r = site_fill(rq, in, &typed, &s)) < 0 || (r = site_put(rq->api->d.db, &s)) < 0 ||
+        (r = site_confirm(rq, &typed)) < 0 || (r = site_fill(rq, in, &typed, &s)) < 0 ||
+        (r = sites_fit(rq, 1)) < 0 || (r = site_put(rq->api->d.db, &s)) < 0 ||
         (r = site_record(rq, "site.added", NULL, &s)) < 0)
         return r;
     sessions_sites_changed(rq->api->d.sessions);
@@ -397,10 +368,12 @@ int session_site_create(struct request *rq)
     struct site row;
     int r = session_need(rq, &s);
 
-    if (r < 0 || (r = site_typed_take(rq, "/host", in->host, (int)in->port, SITES_SESSION,
-                                      in->allow_private, &typed)) < 0)
+    if (r < 0 ||
+        (r = site_typed_take(rq, "/host", in->host, (int)in->port, SITES_SESSION, in->allow_private,
+                             &typed)) < 0 ||
+        (r = site_confirm(rq, &typed)) < 0)
         return r;
-    r = session_site_add(s, typed.host, typed.port, in->allow_private, &rq->caller.actor, &row,
+    r = session_site_add(s, typed.host, typed.port, typed.allow_private, &rq->caller.actor, &row,
                          &rq->err);
     if (r < 0)
         return r;

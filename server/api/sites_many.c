@@ -12,13 +12,16 @@
 
 #define BATCH_MAX 1000
 
+static const char *const PREVIEW_LISTS[] = {"machine", "guarded", "session", NULL};
 struct preview_body {
     char *text;
+    int list;
 };
-static const struct field PREVIEW_FIELDS[] = {{"text", FIELD_STRING,
-                                               offsetof(struct preview_body, text), FIELD_MANDATORY,
-                                               0, 200000, NULL, NULL},
-                                              FIELDS_END};
+static const struct field PREVIEW_FIELDS[] = {
+    {"text", FIELD_STRING, offsetof(struct preview_body, text), FIELD_MANDATORY, 0, 200000, NULL,
+     NULL},
+    {"list", FIELD_ENUM, offsetof(struct preview_body, list), 0, 0, 0, PREVIEW_LISTS, NULL},
+    FIELDS_END};
 const struct shape SITE_PREVIEW_BODY = {PREVIEW_FIELDS, sizeof(struct preview_body), NULL};
 
 struct batch_body {
@@ -39,39 +42,99 @@ struct batch_query {
 };
 static const struct field BATCH_QUERY_FIELDS[] = {
     {"dry_run", FIELD_BOOL, offsetof(struct batch_query, dry_run), 0, 0, 0, NULL, NULL},
-    {"confirm", FIELD_STRING, offsetof(struct batch_query, confirm), 0, 1, 300, NULL, NULL},
+    {"confirm", FIELD_STRING, offsetof(struct batch_query, confirm), 0, 1, CONFIRM_MAX, NULL, NULL},
     FIELDS_END};
 const struct shape BATCH_QUERY = {BATCH_QUERY_FIELDS, sizeof(struct batch_query), NULL};
 
 /* ---- A typed list -----------------------------------------------------------------------------
  */
 
-static void preview_line(const char *line, size_t number, json_t *sites, json_t *errors)
+struct preview {
+    struct db *db;
+    enum site_list list;
+    const struct hostset *set; /* what is allowed already, by this list and those it is added to */
+    json_t *sites, *errors;
+};
+
+/* "example.com:443", "*.example.com:80": all that RULE lets through, a text each. */
+static json_t *matches_json(const struct host_rule *rule)
 {
-    char room[HOST_MAX], suggestion[HOST_RULE_TEXT_MAX] = "", text[HOST_RULE_TEXT_MAX];
+    static const uint16_t BOTH[] = {443, 80};
+    struct host_rule one = *rule;
+    char text[HOST_RULE_TEXT_MAX];
+    json_t *out = json_array();
+
+    for (size_t below = 0; below < 2; below++) {
+        if (below && rule->covers != COVERS_HOST_AND_SUBDOMAINS)
+            break;
+        if (rule->covers == COVERS_HOST_AND_SUBDOMAINS)
+            one.covers = below ? COVERS_SUBDOMAINS : COVERS_HOST;
+        for (size_t i = 0; i < (rule->port ? 1U : ARRAY_LEN(BOTH)); i++) {
+            one.port = rule->port ? rule->port : BOTH[i];
+            host_rule_text(&one, text);
+            (void)json_array_append_new(out, json_string(text));
+        }
+    }
+    return out;
+}
+
+static json_t *covered_json(const struct host_entry *over)
+{
+    return over ? json_pack("{s:s, s:s?}", "site", over->text, "site_id", over->rule.id)
+                : json_null();
+}
+
+/* The row that an add would find there already: {id, enabled}. */
+static json_t *there_json(const struct preview *p, const char *host, uint16_t port)
+{
+    struct site row;
+
+    if (p->list == SITES_SESSION || site_find(p->db, p->list, NULL, host, port, &row) < 0)
+        return json_null();
+    return json_pack("{s:s, s:b}", "id", row.id, "enabled", row.enabled ? 1 : 0);
+}
+
+static json_t *entry_json(const struct preview *p, const struct host_rule *rule, bool wide)
+{
+    char text[HOST_RULE_TEXT_MAX], host[HOST_MAX + 2], shown[HOST_MAX * 4];
+
+    host_rule_text(rule, text);
+    (void)snprintf(host, sizeof host, "%s%s", rule->covers == COVERS_SUBDOMAINS ? "*." : "",
+                   rule->host);
+    host_rule_unicode(host, shown, sizeof shown);
+    return json_pack(
+        "{s:s, s:s, s:s, s:o, s:s, s:o, s:b, s:b, s:o, s:o}", "text", text, "host", host,
+        "host_unicode", shown, "port", rule->port ? json_integer(rule->port) : json_null(),
+        "covers", COVERS_NAMES[rule->covers], "matches", matches_json(rule), "confirm",
+        wide ? 1 : 0, "allow_private", rule->allow_private ? 1 : 0, "covered_by",
+        covered_json(hostset_covers(p->set, rule)), "there", there_json(p, host, rule->port));
+}
+
+static void preview_line(const struct preview *p, const char *line, size_t number)
+{
+    char room[HOST_MAX], suggestion[HOST_RULE_TEXT_MAX] = "";
     struct host_rule rule = {0};
     struct err err = {0};
     bool wide = false;
 
-    if (host_rule_parse(line, COVERS_HOST, room, &rule, &wide, suggestion, &err) < 0) {
+    if (site_typed_parse(line, p->list, room, &rule, &wide, suggestion, &err) < 0)
         (void)json_array_append_new(
-            errors, json_pack("{s:I, s:s, s:s, s:o}", "line", (json_int_t)number, "text", line,
-                              "detail", err.detail, "suggestion",
-                              suggestion[0] ? json_string(suggestion) : json_null()));
-        return;
-    }
-    host_rule_text(&rule, text);
-    (void)json_array_append_new(
-        sites, json_pack("{s:s, s:s, s:o, s:s, s:b}", "text", text, "host", rule.host, "port",
-                         rule.port ? json_integer(rule.port) : json_null(), "covers",
-                         COVERS_NAMES[rule.covers], "confirm", wide ? 1 : 0));
+            p->errors, json_pack("{s:I, s:s, s:s, s:o}", "line", (json_int_t)number, "text", line,
+                                 "detail", err.detail, "suggestion",
+                                 suggestion[0] ? json_string(suggestion) : json_null()));
+    else
+        (void)json_array_append_new(p->sites, entry_json(p, &rule, wide));
 }
 
 /* One a line; blanks and what follows '#' do not count. */
 int sites_preview(struct request *rq)
 {
     struct preview_body *in = rq->in;
-    json_t *sites = json_array(), *errors = json_array();
+    struct preview p = {.db = rq->api->d.db,
+                        .list = (enum site_list)in->list,
+                        .set = sessions_hosts(rq->api->d.sessions, (enum site_list)in->list),
+                        .sites = json_array(),
+                        .errors = json_array()};
     char *rest = in->text, *line;
     size_t number = 0;
 
@@ -81,10 +144,10 @@ int sites_preview(struct request *rq)
         line += strspn(line, " \t,");
         for (size_t n = strlen(line); n > 0 && strchr(" \t,", line[n - 1]); n--)
             line[n - 1] = '\0';
-        if (*line && json_array_size(sites) + json_array_size(errors) < BATCH_MAX)
-            preview_line(line, number, sites, errors);
+        if (*line && json_array_size(p.sites) + json_array_size(p.errors) < BATCH_MAX)
+            preview_line(&p, line, number);
     }
-    return reply_json(rq, 200, json_pack("{s:o, s:o}", "sites", sites, "errors", errors));
+    return reply_json(rq, 200, json_pack("{s:o, s:o}", "sites", p.sites, "errors", p.errors));
 }
 
 /* ---- A batch ----------------------------------------------------------------------------------
@@ -97,6 +160,7 @@ struct batch {
         struct site before, after;
     } * rows;
     size_t n;
+    struct strv wide; /* to be confirmed */
 };
 
 static int batch_refused(struct request *rq, const char *list, size_t i)
@@ -120,7 +184,7 @@ static int batch_add(struct batch *b, const json_t *list)
         (void)snprintf(pointer, sizeof pointer, "/add/%zu", i);
         if (!json_is_object(item))
             return request_bad_member(b->rq, pointer, "type", "must be an object");
-        r = site_from_json(b->rq, item, pointer, &in, &row->after);
+        r = site_from_json(b->rq, item, pointer, &in, &b->wide, &row->after);
         site_body_done(&in);
         if (r < 0)
             return batch_refused(b->rq, "add", i);
@@ -213,11 +277,13 @@ int sites_batch(struct request *rq)
     if ((r = batch_add(&b, in->add)) >= 0 && (r = batch_each(&b, &in->enable, "enable", 1)) >= 0 &&
         (r = batch_each(&b, &in->disable, "disable", 0)) >= 0 &&
         (r = batch_each(&b, &in->remove, "remove", -1)) >= 0 && (r = batch_twice(&b)) >= 0 &&
-        !q->dry_run)
+        (r = sites_fit(rq, (int64_t)json_array_size(in->add) - (int64_t)in->remove.n)) >= 0 &&
+        (r = sites_confirm(rq, &b.wide)) >= 0 && !q->dry_run)
         r = batch_apply(&b);
     if (r >= 0 && !q->dry_run)
         sessions_sites_changed(rq->api->d.sessions);
     r = r < 0 ? r : reply_json(rq, 200, batch_json(&b, q->dry_run));
+    strv_done(&b.wide);
     free(b.rows);
     return r;
 }

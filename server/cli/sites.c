@@ -20,19 +20,16 @@ const struct option SITES_ADD_OPTIONS[] = {
 const struct option SITES_REMOVE_OPTIONS[] = {SESSION_OPTION, {NULL, 0, NULL, NULL, 0}};
 const struct option SITES_CHECK_OPTIONS[] = {SESSION_OPTION, {NULL, 0, NULL, NULL, 0}};
 
+/* A port apart where one is written; what is not well written is the daemon's to refuse, which
+ * says how it should be. */
 json_t *site_json(const char *typed, struct err *err)
 {
     const char *colon = strrchr(typed, ':'), *bracket = strrchr(typed, ']');
     uint64_t port = 0;
     size_t n = strlen(typed);
-    if (colon && (bracket ? colon > bracket : strchr(typed, ':') == colon)) {
-        if (parse_u64(colon + 1, 1, 65535, &port) < 0) {
-            err_set(err, -EINVAL, "site_invalid", "HOST, or HOST:PORT with a port of 1 to 65535",
-                    "%s: no port of 1 to 65535 behind the colon", typed);
-            return NULL;
-        }
+    if (colon && (bracket ? colon > bracket : strchr(typed, ':') == colon) && colon[1] != '0' &&
+        parse_u64(colon + 1, 1, 65535, &port) == 0)
         n = (size_t)(colon - typed);
-    }
     json_t *site = json_pack("{s:s%}", "host", typed, n);
     if (site && port)
         json_object_set_new(site, "port", json_integer((json_int_t)port));

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <libpsl.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -270,6 +271,38 @@ int host_rule_parse(const char *text, enum covers bare_covers, char host[static 
         return 0;
     suggestion_make(text, suggestion);
     return rule_refuse(text, fault, suggestion, err);
+}
+
+void host_rule_kept(const char *host, enum covers bare_covers, struct host_rule *ret)
+{
+    struct in_addr v4;
+    bool is_any = strcmp(host, "*") == 0, below = str_starts(host, "*.");
+    bool is_address = strchr(host, ':') || inet_pton(AF_INET, host, &v4) == 1;
+    ret->host = below ? host + 2 : host;
+    ret->covers = is_any       ? COVERS_ANY
+                  : below      ? COVERS_SUBDOMAINS
+                  : is_address ? COVERS_HOST
+                               : bare_covers;
+}
+
+enum host_reach host_rule_reach(const struct host_rule *rule)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    const struct sockaddr *at = NULL;
+    if (rule->covers == COVERS_ANY)
+        return REACH_ORDINARY;
+    if (inet_pton(AF_INET, rule->host, &v4.sin_addr) == 1)
+        at = (struct sockaddr *)&v4;
+    else if (inet_pton(AF_INET6, rule->host, &v6.sin6_addr) == 1)
+        at = (struct sockaddr *)&v6;
+    if (!at)
+        return strcmp(rule->host, "localhost") == 0 ? REACH_LOOPBACK : REACH_ORDINARY;
+    enum addr_class class = addr_class(at);
+    return class == ADDR_PUBLIC     ? REACH_ORDINARY
+           : class == ADDR_PRIVATE  ? REACH_PRIVATE
+           : class == ADDR_LOOPBACK ? REACH_LOOPBACK
+                                    : REACH_NEVER;
 }
 
 void host_rule_unicode(const char *host, char *ret, size_t size)

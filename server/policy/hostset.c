@@ -1,6 +1,7 @@
 /* Runs in: any. Reads: trusted rules, hostile names. May block: no. */
 #include "policy/hostset.h"
 #include "base/mem.h"
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,6 +207,54 @@ enum verdict hostset_match(const struct hostset *set, const char *host, uint16_t
     if (why)
         *why = found;
     return found ? VERDICT_ALLOW : VERDICT_DENY;
+}
+
+const struct host_entry *host_entry_better(const struct host_entry *a, const struct host_entry *b)
+{
+    if (!a || !b)
+        return a ? a : b;
+    /* Both are the host itself or above it: the longer name is the nearer one; "*" is "". */
+    size_t n_a = strlen(a->rule.host), n_b = strlen(b->rule.host);
+    if (n_a != n_b)
+        return n_a > n_b ? a : b;
+    return is_better(&b->rule, &a->rule) ? b : a;
+}
+
+static bool port_covers(const struct host_rule *over, const struct host_rule *rule)
+{
+    return over->port == rule->port || (rule->port != 0 && port_matches(over, rule->port));
+}
+
+/* Of the rules of exactly this NAME. IS_ITSELF: it is RULE's own, else one above it. */
+static const struct host_entry *name_covers(const struct hostset *set, const char *name,
+                                            bool is_itself, const struct host_rule *rule)
+{
+    uint32_t hash = host_hash(name);
+    for (const struct node *n = set->buckets[hash & (set->n_buckets - 1)]; n; n = n->next) {
+        const struct host_rule *over = &n->entry.rule;
+        if (n->hash != hash || strcmp(over->host, name) != 0 || !port_covers(over, rule) ||
+            (rule->allow_private && !over->allow_private))
+            continue;
+        bool all = over->covers == COVERS_HOST_AND_SUBDOMAINS;
+        if (!name[0] ? over->covers == COVERS_ANY
+                     : all || over->covers == (is_itself ? rule->covers : COVERS_SUBDOMAINS))
+            return &n->entry;
+    }
+    return NULL;
+}
+
+const struct host_entry *hostset_covers(const struct hostset *set, const struct host_rule *rule)
+{
+    struct in_addr v4;
+    if (!set || !set->n)
+        return NULL;
+    const char *name = rule->covers == COVERS_ANY ? "" : rule->host;
+    const struct host_entry *found = name[0] ? name_covers(set, name, true, rule) : NULL;
+    bool is_address = strchr(name, ':') || inet_pton(AF_INET, name, &v4) == 1;
+    const char *dot = is_address ? NULL : strchr(name, '.');
+    for (; !found && dot; dot = strchr(dot + 1, '.'))
+        found = name_covers(set, dot + 1, false, rule);
+    return found ? found : name_covers(set, "", false, rule);
 }
 
 size_t hostset_count(const struct hostset *set)

@@ -62,6 +62,11 @@ int hostset_add(struct hostset *set, const struct host_rule *rule, struct err *e
  * host that is not canonical is DENY. */
 enum verdict hostset_match(const struct hostset *set, const char *host, uint16_t port,
                            const struct host_entry **why);
+/* Of two entries that both allow the same host and port the more specific one, in the order of
+ * hostset_match(); the first of equals. NULL is none. */
+const struct host_entry *host_entry_better(const struct host_entry *a, const struct host_entry *b);
+/* An entry that allows all that RULE allows, by itself: NULL when there is none. */
+const struct host_entry *hostset_covers(const struct hostset *set, const struct host_rule *rule);
 size_t hostset_count(const struct hostset *set);
 const struct host_entry *hostset_at(const struct hostset *set, size_t i);
 
@@ -76,6 +81,18 @@ const struct host_entry *hostset_at(const struct hostset *set, size_t i);
 int host_rule_parse(const char *text, enum covers bare_covers, char host[static HOST_MAX],
                     struct host_rule *ret, bool *ret_wide,
                     char suggestion[static HOST_RULE_TEXT_MAX], struct err *err);
+/* A host as lists keep it (canonical, with "*." or "*" as they are; an IPv6 address without
+ * brackets) -> host and covers of RET, borrowed of HOST. Whether it is canonical is for hostset_add
+ * to say. */
+void host_rule_kept(const char *host, enum covers bare_covers, struct host_rule *ret);
+/* What an address written down as a site means; a name is ordinary, whatever it resolves to. */
+enum host_reach {
+    REACH_NEVER = 0, /* link-local, metadata, multicast …: no rule opens it */
+    REACH_ORDINARY,
+    REACH_PRIVATE, /* its entry is its own allow_private */
+    REACH_LOOPBACK /* this host's own services, and localhost: of one session */
+};
+enum host_reach host_rule_reach(const struct host_rule *rule);
 /* A site's host ("*.x", "x", "*", an address) for showing: U-labels, but A-labels where scripts are
  * mixed. */
 void host_rule_unicode(const char *host, char *ret, size_t size);

@@ -70,7 +70,7 @@ void egress_judge(const struct generation *g, const char *host, uint16_t port,
         deny(out, "network_none", "network none");
         return;
     }
-    if (session_hosts_match(s, host, port, why) != VERDICT_ALLOW) {
+    if (session_hosts_match(s, g->policy.tier, host, port, why) != VERDICT_ALLOW) {
         deny_unlisted(host, port, out);
         return;
     }

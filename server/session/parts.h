@@ -2,9 +2,9 @@
  *
  * sessions.c the table · spec.c what a client asked for, checked · session.c the step machine ·
  * generation.c one sandbox of it, proof_run.c its proof · renewal.c a new sandbox takes over ·
- * ending.c the end · warnings.c what is not as asked for · sites.c own sites and the matcher ·
- * session_json.c the resource · runner_link, egress_link the two children · command*.c, output.c,
- * files.c what is done inside · status.c, preview.c the machine. */
+ * ending.c the end · warnings.c what is not as asked for · sites.c own sites, site_sets.c the
+ * matchers · session_json.c the resource · runner_link, egress_link the two children · command*.c,
+ * output.c, files.c what is done inside · status.c, preview.c the machine. */
 #pragma once
 #include "base/clock.h"
 #include "base/fd.h"
@@ -45,8 +45,8 @@ struct sessions {
     struct sessions_deps deps;
     struct session *items[SESSIONS_MAX];
     size_t n;
-    struct hostset *machine_hosts; /* list machine, compiled when first asked for */
-    int control_fd;                /* a listener on the host's loopback: control of the proof */
+    struct hostset *hosts[2]; /* list machine; with guarded. NULL = to be compiled */
+    int control_fd;           /* a listener on the host's loopback: control of the proof */
     uint16_t control_port;
     int null_fd;
     unsigned umask;      /* of who started the daemon: commands get it that name none */
@@ -209,8 +209,12 @@ int site_row_make(struct session *s, const char *host, int port, bool allow_priv
                   const struct actor *actor, struct site *ret, struct err *err);
 int session_sites_put(struct session *s); /* into the store, when it is made */
 void session_sites_free(struct session *s);
-enum verdict session_hosts_match(struct session *s, const char *host, uint16_t port,
+/* The session's own sites and those of the machine; in guarded that list's too. The more specific
+ * entry is *why. */
+enum verdict session_hosts_match(struct session *s, enum tier tier, const char *host, uint16_t port,
                                  const struct host_entry **why);
+void sessions_sets_drop(struct sessions *ss); /* the lists changed: compiled anew */
+void session_sets_drop(struct session *s);    /* its own did */
 
 /* ---- Egress ------------------------------------------------------------------------------- */
 struct verdict_out {

@@ -128,6 +128,9 @@ int session_site_remove(struct session *s, const char *site_id, const struct act
 /* Machine sites or settings changed: every live session's set is compiled anew; open tunnels to
  * what is no longer allowed are closed. */
 void sessions_sites_changed(struct sessions *ss);
+/* The list SITES_MACHINE as a matcher, or that and SITES_GUARDED in one, where a bare name of the
+ * latter has its subdomains too. Borrowed until the lists change; NULL without memory. */
+const struct hostset *sessions_hosts(struct sessions *ss, enum site_list list);
 /* The verdict for POST /sites/check; S NULL = the machine's list. */
 json_t *sessions_site_check(struct sessions *ss, struct session *s, const char *host,
                             uint16_t port);

@@ -35,7 +35,7 @@ static void sessions_closed(struct closing *closing)
     watch_remove(&ss->rollback_watch);
     fd_close(ss->control_fd);
     fd_close(ss->null_fd);
-    hostset_free(ss->machine_hosts);
+    sessions_sets_drop(ss);
     json_decref(ss->last_checks);
     free(ss);
 }

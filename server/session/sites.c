@@ -6,103 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- Rows -> matcher --------------------------------------------------------------------------
- */
-
-static enum site_source source_of(const char *name)
-{
-    for (int i = 0; SITE_SOURCE_NAMES[i]; i++)
-        if (strcmp(SITE_SOURCE_NAMES[i], name) == 0)
-            return (enum site_source)i;
-    return SITE_USER;
-}
-
-static int set_add(struct hostset *set, const struct site *row)
-{
-    char host[HOST_MAX], suggestion[HOST_MAX + 12];
-    struct host_rule rule = {0};
-    bool wide = false;
-    int r = host_rule_parse(row->host, COVERS_HOST, host, &rule, &wide, suggestion, NULL);
-    if (r < 0)
-        return 0; /* a row that no longer parses opens nothing */
-    rule.port = (uint16_t)row->port;
-    rule.allow_private = row->allow_private;
-    rule.source = source_of(row->source);
-    rule.id = row->id;
-    return hostset_add(set, &rule, NULL);
-}
-
-static int add_enabled(const struct site *row, void *arg)
-{
-    if (!row->enabled)
-        return 0;
-    return set_add(arg, row) == -ENOMEM ? 1 : 0;
-}
-
-static struct hostset *compile_machine(struct sessions *ss)
-{
-    struct hostset *set = hostset_new();
-    if (!set)
-        return NULL;
-    if (sites_each(ss->deps.db, SITES_MACHINE, NULL, NULL, NULL, NULL, HOSTSET_MAX, add_enabled,
-                   set) < 0) {
-        hostset_free(set);
-        return NULL;
-    }
-    return set;
-}
-
-/* Borrowed; NULL without memory. */
-static struct hostset *sessions_machine_hosts(struct sessions *ss)
-{
-    if (!ss->machine_hosts)
-        ss->machine_hosts = compile_machine(ss);
-    return ss->machine_hosts;
-}
-
-static void add_own(struct session *s, struct hostset *set)
-{
-    for (const struct own_site *o = s->sites; o; o = o->next)
-        (void)set_add(set, &o->row);
-}
-
-static struct hostset *own_hosts(struct session *s)
-{
-    if (!s->own_hosts && (s->own_hosts = hostset_new()))
-        add_own(s, s->own_hosts);
-    return s->own_hosts;
-}
-
-static void session_hosts_stale(struct session *s)
-{
-    hostset_free(s->own_hosts);
-    hostset_free(s->all_hosts);
-    s->own_hosts = s->all_hosts = NULL;
-}
-
-/* Two sets, so that 256 sessions share the machine's 10,000 rules. A missing set is an empty one.
- */
-enum verdict session_hosts_match(struct session *s, const char *host, uint16_t port,
-                                 const struct host_entry **why)
-{
-    const struct hostset *own = own_hosts(s), *machine = sessions_machine_hosts(s->ss);
-    *why = NULL;
-    if (own && hostset_match(own, host, port, why) == VERDICT_ALLOW)
-        return VERDICT_ALLOW;
-    *why = NULL;
-    if (machine && hostset_match(machine, host, port, why) == VERDICT_ALLOW)
-        return VERDICT_ALLOW;
-    *why = NULL;
-    return VERDICT_DENY;
-}
-
-const struct hostset *session_hosts(struct session *s)
-{
-    if (!s->all_hosts && (s->all_hosts = compile_machine(s->ss)))
-        add_own(s, s->all_hosts);
-    return s->all_hosts;
-}
-
 /* ---- Own sites --------------------------------------------------------------------------------
  */
 
@@ -119,9 +22,13 @@ static int check_address(const char *host, bool allow_private, struct err *err)
 int site_row_make(struct session *s, const char *host, int port, bool allow_private,
                   const struct actor *actor, struct site *ret, struct err *err)
 {
-    char room[HOST_MAX], suggestion[HOST_MAX + 12] = "";
+    char room[HOST_MAX], suggestion[HOST_MAX + 12] = "", brackets[HOST_MAX + 2];
     struct host_rule rule = {0};
     bool wide = false;
+    if (strchr(host, ':') && host[0] != '[' && strlen(host) < HOST_MAX) {
+        (void)snprintf(brackets, sizeof brackets, "[%s]", host); /* canonical: it has none */
+        host = brackets;
+    }
     int r = host_rule_parse(host, COVERS_HOST, room, &rule, &wide, suggestion, err);
     if (r < 0)
         return r;
@@ -136,7 +43,7 @@ int site_row_make(struct session *s, const char *host, int port, bool allow_priv
     *ret = (struct site){.list = SITES_SESSION,
                          .port = port,
                          .enabled = true,
-                         .allow_private = allow_private,
+                         .allow_private = allow_private || host_rule_reach(&rule) == REACH_PRIVATE,
                          .created_at = clock_wall_ms(),
                          .rev = 1};
     id_new("sit", ret->id);
@@ -161,7 +68,7 @@ int site_row_make(struct session *s, const char *host, int port, bool allow_priv
     o->next = s->sites;
     s->sites = o;
     s->n_sites++;
-    session_hosts_stale(s);
+    session_sets_drop(s);
     return 0;
 }
 
@@ -183,7 +90,7 @@ void session_sites_free(struct session *s)
         free(o);
     }
     s->n_sites = 0;
-    session_hosts_stale(s);
+    session_sets_drop(s);
 }
 
 static void site_target(const struct site *row, char ret[static HOST_MAX + 16])
@@ -207,7 +114,7 @@ static struct own_site *take_site(struct session *s, const char *id)
             continue;
         *at = o->next;
         s->n_sites--;
-        session_hosts_stale(s);
+        session_sets_drop(s);
         return o;
     }
     return NULL;
@@ -277,11 +184,9 @@ int session_site_remove(struct session *s, const char *site_id, const struct act
 
 void sessions_sites_changed(struct sessions *ss)
 {
-    hostset_free(ss->machine_hosts);
-    ss->machine_hosts = NULL;
+    sessions_sets_drop(ss);
     for (size_t i = 0; i < ss->n; i++) {
-        hostset_free(ss->items[i]->all_hosts);
-        ss->items[i]->all_hosts = NULL;
+        session_sets_drop(ss->items[i]);
         session_egress_recheck(ss->items[i]);
     }
 }
@@ -306,10 +211,11 @@ json_t *sessions_site_check(struct sessions *ss, struct session *s, const char *
         return check_answer(false, NULL, "network_none");
     if (s && s->network == NET_OPEN)
         return check_answer(true, NULL, NULL);
-    if (s)
-        return check_answer(session_hosts_match(s, host, port, &why) == VERDICT_ALLOW, why,
-                            "not_listed");
-    const struct hostset *set = sessions_machine_hosts(ss);
+    if (s) {
+        bool allowed = session_hosts_match(s, s->tier, host, port, &why) == VERDICT_ALLOW;
+        return check_answer(allowed, why, "not_listed");
+    }
+    const struct hostset *set = sessions_hosts(ss, SITES_MACHINE);
     bool allowed = set && hostset_match(set, host, port, &why) == VERDICT_ALLOW;
     return check_answer(allowed, allowed ? why : NULL, "not_listed");
 }

@@ -29,7 +29,7 @@ static const char SQL_OF_SESSION[] = "DELETE FROM sites WHERE list = 2 AND sessi
 #define EACH_FILTERS                                                                               \
     " (?3 IS NULL OR source = ?3) AND (?4 IS NULL OR instr(host, lower(?4)) > 0"                   \
     " OR instr(lower(note), lower(?4)) > 0) AND (?5 IS NULL OR id < ?5)"
-static const char SQL_EACH[] = "SELECT " COLUMNS " FROM sites WHERE (?2 IS NULL OR session_id = ?2)"
+static const char SQL_EACH[] = "SELECT " COLUMNS " FROM sites WHERE session_id = coalesce(?2, '')"
                                " AND" EACH_FILTERS " ORDER BY id DESC LIMIT ?6";
 static const char SQL_EACH_LIST[] =
     "SELECT " COLUMNS " FROM sites WHERE list = ?1 AND session_id = coalesce(?2, '')"

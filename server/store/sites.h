@@ -30,7 +30,7 @@ int site_find(struct db *db, enum site_list list, const char *session_id /* or N
 int site_delete(struct db *db, const char *id);              /* -ENOENT */
 int sites_of_session_delete(struct db *db, const char *session_id);
 /* Rows in order of id, newest first; CB returning non-zero stops and is returned. Filters NULL/-1 =
- * any (a list without session_id: its rows that belong to no session); q: part of the host or note;
+ * any; without session_id the rows that belong to no session; q: part of the host or note;
  * limit 0 = all. CB may read the store, but not call sites_each. */
 int sites_each(struct db *db, int list, const char *session_id, const char *source, const char *q,
                const char *before_id, unsigned limit, int (*cb)(const struct site *s, void *arg),

@@ -236,6 +236,131 @@ static void typed_refused(void **state)
     }
 }
 
+static struct host_rule typed_rule(const char *text, enum covers bare, char host[static HOST_MAX])
+{
+    char suggestion[HOST_RULE_TEXT_MAX];
+    struct host_rule rule = {0};
+    bool wide;
+    assert_int_equal(host_rule_parse(text, bare, host, &rule, &wide, suggestion, NULL), 0);
+    return rule;
+}
+
+/* What allows all that an entry allows: never more is claimed than the matcher gives. */
+static void covered(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *over;
+        enum covers over_bare;
+        const char *entry;
+        enum covers bare;
+        bool is_covered;
+    } ROWS[] = {
+        {"a.test", COVERS_HOST, "a.test", COVERS_HOST, true},
+        {"a.test", COVERS_HOST, "a.test:443", COVERS_HOST, true},
+        {"a.test", COVERS_HOST, "a.test:80", COVERS_HOST, true},
+        {"a.test", COVERS_HOST, "a.test:22", COVERS_HOST, false},
+        {"a.test:443", COVERS_HOST, "a.test", COVERS_HOST, false}, /* 80 is more */
+        {"a.test", COVERS_HOST, "b.a.test", COVERS_HOST, false},
+        {"a.test", COVERS_HOST, "a.test", COVERS_HOST_AND_SUBDOMAINS, false},
+        {"a.test", COVERS_HOST_AND_SUBDOMAINS, "a.test", COVERS_HOST, true},
+        {"a.test", COVERS_HOST_AND_SUBDOMAINS, "*.a.test", COVERS_HOST, true},
+        {"a.test", COVERS_HOST_AND_SUBDOMAINS, "c.b.a.test", COVERS_HOST_AND_SUBDOMAINS, true},
+        {"*.a.test", COVERS_HOST, "a.test", COVERS_HOST, false},
+        {"*.a.test", COVERS_HOST, "a.test", COVERS_HOST_AND_SUBDOMAINS, false},
+        {"*.a.test", COVERS_HOST, "b.a.test", COVERS_HOST_AND_SUBDOMAINS, true},
+        {"*.a.test", COVERS_HOST, "*.a.test:443", COVERS_HOST, true},
+        {"*.a.test", COVERS_HOST, "*.b.a.test", COVERS_HOST, true},
+        {"*.b.a.test", COVERS_HOST, "*.a.test", COVERS_HOST, false},
+        {"*.a.test", COVERS_HOST, "nota.test", COVERS_HOST, false},
+        {"*", COVERS_HOST, "*.a.test", COVERS_HOST, true},
+        {"*", COVERS_HOST, "*", COVERS_HOST, true},
+        {"*:443", COVERS_HOST, "*", COVERS_HOST, false},
+        {"a.test", COVERS_HOST_AND_SUBDOMAINS, "*", COVERS_HOST, false},
+        {"*", COVERS_HOST, "[2001:db8::1]", COVERS_HOST, true},
+        {"[2001:db8::1]", COVERS_HOST, "[2001:db8:0::1]:443", COVERS_HOST, true},
+        {"203.0.113.7", COVERS_HOST_AND_SUBDOMAINS, "203.0.113.7", COVERS_HOST, true},
+    };
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        struct hostset *set = hostset_new();
+        char room[HOST_MAX];
+        struct host_rule rule = typed_rule(ROWS[i].entry, ROWS[i].bare, room);
+        add_typed(set, ROWS[i].over, ROWS[i].over_bare);
+        if ((hostset_covers(set, &rule) != NULL) != ROWS[i].is_covered)
+            fail_msg("%s over %s", ROWS[i].over, ROWS[i].entry);
+        rule.allow_private = true;
+        assert_null(hostset_covers(set, &rule)); /* a private network is more */
+        hostset_free(set);
+    }
+    assert_null(hostset_covers(NULL, &(struct host_rule){.host = "a.test"}));
+}
+
+/* Two sets of one session: the more specific entry decides, in whichever it stands. */
+static void the_better_of_two_sets(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *a, *b;
+        bool is_a;
+    } ROWS[] = {{"x.ok.test", "*.ok.test", true}, {"*.ok.test", "x.ok.test", false},
+                {"*.test", "*.ok.test", false},   {"*", "*.test", false},
+                {"x.ok.test", "x.ok.test", true}, {"x.ok.test", "x.ok.test:443", false}};
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        struct hostset *a = hostset_new(), *b = hostset_new();
+        const struct host_entry *of_a, *of_b;
+        add_typed(a, ROWS[i].a, COVERS_HOST);
+        add_typed(b, ROWS[i].b, COVERS_HOST);
+        (void)hostset_match(a, "x.ok.test", 443, &of_a);
+        (void)hostset_match(b, "x.ok.test", 443, &of_b);
+        assert_ptr_equal(host_entry_better(of_a, of_b), ROWS[i].is_a ? of_a : of_b);
+        assert_ptr_equal(host_entry_better(of_a, NULL), of_a);
+        assert_ptr_equal(host_entry_better(NULL, of_b), of_b);
+        hostset_free(a);
+        hostset_free(b);
+    }
+    assert_null(host_entry_better(NULL, NULL));
+}
+
+/* What a list keeps comes back as the same rule, addresses too. */
+static void kept(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *typed, *kept;
+        enum covers covers;
+        enum host_reach reach;
+    } ROWS[] = {
+        {"a.test", "a.test", COVERS_HOST_AND_SUBDOMAINS, REACH_ORDINARY},
+        {"*.a.test", "*.a.test", COVERS_SUBDOMAINS, REACH_ORDINARY},
+        {"*", "*", COVERS_ANY, REACH_ORDINARY},
+        {"203.0.113.7", "203.0.113.7", COVERS_HOST, REACH_ORDINARY},
+        {"[2001:db8::10]", "2001:db8::10", COVERS_HOST, REACH_ORDINARY},
+        {"10.1.2.3", "10.1.2.3", COVERS_HOST, REACH_PRIVATE},
+        {"[fd12::1]", "fd12::1", COVERS_HOST, REACH_PRIVATE},
+        {"localhost", "localhost", COVERS_HOST_AND_SUBDOMAINS, REACH_LOOPBACK},
+        {"127.0.0.9", "127.0.0.9", COVERS_HOST, REACH_LOOPBACK},
+        {"[::1]", "::1", COVERS_HOST, REACH_LOOPBACK},
+        {"169.254.169.254", "169.254.169.254", COVERS_HOST, REACH_NEVER},
+        {"[fe80::1]", "fe80::1", COVERS_HOST, REACH_NEVER},
+        {"0.0.0.0", "0.0.0.0", COVERS_HOST, REACH_NEVER},
+        {"100.64.0.1", "100.64.0.1", COVERS_HOST, REACH_NEVER},
+    };
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        char room[HOST_MAX], text[HOST_RULE_TEXT_MAX], again[HOST_RULE_TEXT_MAX];
+        struct hostset *set = hostset_new();
+        struct host_rule rule = typed_rule(ROWS[i].typed, COVERS_HOST_AND_SUBDOMAINS, room),
+                         back = {0};
+        assert_int_equal(host_rule_reach(&rule), ROWS[i].reach);
+        host_rule_kept(ROWS[i].kept, COVERS_HOST_AND_SUBDOMAINS, &back);
+        host_rule_text(&rule, text);
+        host_rule_text(&back, again);
+        assert_string_equal(again, text);
+        assert_int_equal(back.covers, ROWS[i].covers);
+        assert_int_equal(hostset_add(set, &back, NULL), 0);
+        hostset_free(set);
+    }
+}
+
 static void ten_thousand(void **state)
 {
     (void)state;
@@ -277,10 +402,17 @@ static void ten_thousand(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(label_boundaries), cmocka_unit_test(ports),
-        cmocka_unit_test(addresses),        cmocka_unit_test(most_specific_decides),
-        cmocka_unit_test(bad_rules),        cmocka_unit_test(typed_taken),
-        cmocka_unit_test(typed_refused),    cmocka_unit_test(ten_thousand),
+        cmocka_unit_test(label_boundaries),
+        cmocka_unit_test(ports),
+        cmocka_unit_test(addresses),
+        cmocka_unit_test(most_specific_decides),
+        cmocka_unit_test(bad_rules),
+        cmocka_unit_test(typed_taken),
+        cmocka_unit_test(typed_refused),
+        cmocka_unit_test(covered),
+        cmocka_unit_test(the_better_of_two_sets),
+        cmocka_unit_test(kept),
+        cmocka_unit_test(ten_thousand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
