@@ -11,8 +11,13 @@ int openapi_show(struct request *rq);
 int shutdown_run(struct request *rq);
 int policy_show(struct request *rq);
 int policy_preview(struct request *rq);
+extern const struct shape SHUTDOWN_BODY, POLICY_QUERY, PREVIEW_QUERY;
+
+/* blocked.c */
 int blocked_show(struct request *rq);
-extern const struct shape SHUTDOWN_BODY, POLICY_QUERY, PREVIEW_QUERY, BLOCKED_QUERY;
+int session_blocked_show(struct request *rq);
+int stats_show(struct request *rq);
+extern const struct shape BLOCKED_QUERY, SESSION_BLOCKED_QUERY, STATS_QUERY;
 
 /* static.c */
 int page_redirect(struct request *rq);
@@ -58,7 +63,6 @@ int session_verify_route(struct request *rq);
 int session_proof_show(struct request *rq);
 int session_policy_show(struct request *rq);
 int session_access_show(struct request *rq);
-int session_blocked_show(struct request *rq);
 int session_folders_show(struct request *rq);
 int session_sites_show(struct request *rq);
 int session_site_create(struct request *rq);

@@ -7,7 +7,6 @@
 #include "base/embedded.h"
 #include "base/mem.h"
 #include "schema_openapi.h"
-#include "store/records.h"
 #include <errno.h>
 #include <string.h>
 
@@ -33,15 +32,6 @@ const struct shape RENDER_QUERY = {POLICY_FIELDS + 1, sizeof(struct policy_query
                                    &POLICY_DEFAULTS};
 const struct shape PREVIEW_QUERY = {POLICY_FIELDS + 1, sizeof(struct policy_query),
                                     &POLICY_DEFAULTS};
-
-static const char *const GROUPS[] = {"none", "host", NULL};
-struct blocked_query {
-    int group;
-};
-static const struct field BLOCKED_FIELDS[] = {
-    {"group", FIELD_ENUM, offsetof(struct blocked_query, group), 0, 0, 0, GROUPS, NULL},
-    FIELDS_END};
-const struct shape BLOCKED_QUERY = {BLOCKED_FIELDS, sizeof(struct blocked_query), NULL};
 
 int health_show(struct request *rq)
 {
@@ -197,53 +187,4 @@ int session_policy_show(struct request *rq)
     return reply_json(rq, 200,
                       policy_to_json(session_policy(s), rq->api->d.machine, session_provider(s),
                                      session_hosts(s)));
-}
-
-/* ---- Blocked ----------------------------------------------------------------------------------
- */
-
-static json_t *group_of(json_t *groups, const char *host)
-{
-    json_t *group;
-    size_t i;
-
-    json_array_foreach(groups, i, group)
-    {
-        if (strcmp(json_string_value(json_object_get(group, "host")), host) == 0)
-            return group;
-    }
-    group = json_pack("{s:s, s:i, s:[]}", "host", host, "count", 0, "items");
-    (void)json_array_append_new(groups, group);
-    return group;
-}
-
-static json_t *by_host(const json_t *rows)
-{
-    json_t *groups = json_array(), *row;
-    size_t i;
-
-    json_array_foreach(rows, i, row)
-    {
-        json_t *group = group_of(groups, json_string_value(json_object_get(row, "host")));
-        json_int_t n = json_integer_value(json_object_get(group, "count")) +
-                       json_integer_value(json_object_get(row, "count"));
-        (void)json_object_set_new(group, "count", json_integer(n));
-        (void)json_array_append(json_object_get(group, "items"), row);
-    }
-    return groups;
-}
-
-int blocked_show(struct request *rq)
-{
-    const struct blocked_query *q = rq->args;
-    json_t *rows = NULL, *groups;
-    int r = blocked_list(rq->api->d.db, NULL, NULL, &rows);
-
-    if (r < 0)
-        return r;
-    if (!q->group)
-        return reply_items(rq, rows, NULL);
-    groups = by_host(rows);
-    json_decref(rows);
-    return reply_items(rq, groups, NULL);
 }

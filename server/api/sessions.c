@@ -209,18 +209,6 @@ int session_access_show(struct request *rq)
     return r < 0 ? r : reply_json(rq, 200, session_access_json(s));
 }
 
-int session_blocked_show(struct request *rq)
-{
-    struct session *s;
-    json_t *doc = NULL, *rows = NULL;
-    int r = session_any(rq, &s, &doc);
-
-    json_decref(doc);
-    if (r >= 0)
-        r = blocked_list(rq->api->d.db, rq->params[0], NULL, &rows);
-    return r < 0 ? r : reply_items(rq, rows, NULL);
-}
-
 int session_folders_show(struct request *rq)
 {
     struct session *s;

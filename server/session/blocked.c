@@ -1,8 +1,9 @@
 /* Runs in: daemon. Reads: hostile (hosts come through the egress, canonical by now).
  * May block: no. */
+#include "store/blocked.h"
 #include "session/command_parts.h"
 #include "store/events.h"
-#include "store/records.h"
+#include "store/traffic.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -43,6 +44,7 @@ void session_blocked(struct session *s, const char *host, uint16_t port, const c
     int64_t count = 0;
     s->n_blocked++;
     (void)blocked_count(s->ss->deps.db, &row, &count);
+    (void)traffic_count(s->ss->deps.db, host, port, TRAFFIC_BLOCKED);
     for (struct command *c = s->commands; c; c = command_next(c))
         if (command_is_running(c))
             command_blocked(c, host, port, reason, rule, hint);

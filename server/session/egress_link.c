@@ -9,6 +9,7 @@
 #include "session/channel.h"
 #include "session/logpipe.h"
 #include "session/parts.h"
+#include "store/traffic.h"
 #include "wire/egress.h"
 #include "wire/msg.h"
 #include <errno.h>
@@ -291,6 +292,7 @@ static int take_result(struct egress_link *l, struct unpack *u)
         rq->is_open = true;
         if (rq->site_id[0])
             (void)site_used(s->ss->deps.db, rq->site_id, false);
+        (void)traffic_count(s->ss->deps.db, rq->host, rq->port, TRAFFIC_ALLOWED);
         audit_opened(s, rq, address, detail, OUTCOME_OK);
         return 0;
     }

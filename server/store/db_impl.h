@@ -41,6 +41,14 @@ enum db_stmt {
     ST_BLOCKED_CUT,
     ST_BLOCKED_LIST,
     ST_BLOCKED_LIST_ALL,
+    ST_BLOCKED_HOSTS,
+    ST_BLOCKED_OF_HOST,
+    ST_TRAFFIC_ADD,
+    ST_TRAFFIC_BUMP,
+    ST_TRAFFIC_COUNT,
+    ST_TRAFFIC_CUT,
+    ST_TRAFFIC_HOURS,
+    ST_TRAFFIC_HOSTS,
     ST_BLOCKED_OF_SESSION,
     ST_BLOCKED_OF_COMMAND,
     ST_IDEMPOTENCY_GET,
@@ -158,6 +166,9 @@ struct db {
     struct audit_ends audit;
     struct audit_scratch scratch;
     struct db_syncer syncer;
+    struct {
+        int64_t hour, n;
+    } traffic;             /* rows of this hour (store/traffic.c) */
     struct events *events; /* store/events.h; NULL until the first */
 };
 

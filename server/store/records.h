@@ -4,7 +4,6 @@
 #include "store/db.h"
 #include <jansson.h>
 
-#define BLOCKED_MAX       1000  /* rows of one session, and of one command: the oldest goes */
 #define IDEMPOTENCY_MAX   10000 /* answers in all: the oldest goes */
 #define IDEMPOTENCY_HOURS 24
 #define RECORD_LIST_MAX   500
@@ -38,18 +37,6 @@ int record_mark_lost(struct db *db, void (*lost)(const char *command_id, void *a
 /* Removes sessions (with their commands) and commands that ended before BEFORE_WALL_MS, with their
  * blocked rows, at most MAX of each. Returns how many. */
 int record_retain(struct db *db, int64_t before_wall_ms, unsigned max);
-
-/* Refused connections, counted. */
-struct blocked_row {
-    const char *session_id, *command_id /* or NULL */, *host, *reason;
-    uint16_t port;
-};
-/* Adds one; *ret_count (may be NULL) is then how many there were. */
-int blocked_count(struct db *db, const struct blocked_row *row, int64_t *ret_count);
-/* A new array of {host, port, session_id, command_id?, count, first_at, last_at, reason}, latest
- * first. The rows of COMMAND_ID; when it is NULL those of the session as a whole; when SESSION_ID
- * is NULL those of all sessions as wholes (at most BLOCKED_MAX). */
-int blocked_list(struct db *db, const char *session_id, const char *command_id, json_t **ret_items);
 
 /* Idempotency-Key: kept 24 h per token. 1 and the stored answer (*ret_body is malloc'ed), 0 none,
  * -EEXIST other body. */

@@ -2,6 +2,7 @@
 
 #include "schema_sql.h"
 #include "store/audit.h"
+#include "store/blocked.h"
 #include "store/records.h"
 #include <dirent.h>
 
@@ -192,6 +193,39 @@ static void audit_of_before(void **state)
     place_done(&p);
 }
 
+/* Rows of refused connections keep their counts and their order, and pages of them work. */
+static void blocked_of_before(void **state)
+{
+    (void)state;
+    struct place p;
+    char next[BLOCKED_CURSOR], last[BLOCKED_CURSOR];
+    json_t *items = NULL;
+    place_make(&p);
+    open_old(&p, 3);
+    place_close(&p);
+    sql_outside(p.path, "INSERT INTO blocked VALUES"
+                        " ('ses_1', '', 'new.test', 443, 'not_listed', 3, 5, 9),"
+                        " ('ses_1', '', 'old.test', 443, 'not_listed', 4, 5, 6),"
+                        " ('ses_1', 'cmd_1', 'old.test', 443, 'not_listed', 2, 5, 6)");
+    place_open(&p);
+    struct blocked_query q = {.limit = 1};
+    assert_int_equal(blocked_list(p.db, &q, &items, next), 0);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(items, 0), "host")),
+                        "new.test");
+    json_decref(items);
+    q.cursor = next;
+    assert_int_equal(blocked_list(p.db, &q, &items, last), 0);
+    assert_string_equal(last, "");
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(items, 0), "count")), 4);
+    json_decref(items);
+    struct blocked_row row = {"ses_1", NULL, "old.test", "not_listed", 443};
+    int64_t n = 0;
+    assert_int_equal(blocked_count(p.db, &row, &n), 0);
+    assert_int_equal(n, 5);
+    assert_int_equal(db_commit(p.db), 0);
+    place_done(&p);
+}
+
 static void newer_is_refused(void **state)
 {
     (void)state;
@@ -216,6 +250,7 @@ int main(void)
         cmocka_unit_test(values_of_variables_are_wiped),
         cmocka_unit_test(wiping_is_made_up_for),
         cmocka_unit_test(audit_of_before),
+        cmocka_unit_test(blocked_of_before),
         cmocka_unit_test(newer_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
