@@ -9,6 +9,7 @@
 #include "cli/sites.h"
 #include "cli/status.h"
 #include "cli/token.h"
+#include "cli/why.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,7 +57,8 @@ static const struct command COMMANDS[] = {
      token_new_command},
     {"token list", "", "the tokens", TOKEN_LIST_OPTIONS, 0, 0, false, token_list_command},
     {"token revoke", "TOKEN", "end one, by its id", NULL, 1, 1, false, token_revoke_command},
-    {"blocked", "[SESSION]", "what was refused", NULL, 0, 1, false, blocked_command},
+    {"blocked", "[SESSION]", "what was refused, the latest first", BLOCKED_OPTIONS, 0, 1, false,
+     blocked_command},
     {"shell", "[SESSION]", "a shell behind the wall", NULL, 0, 1, false, LATER},
     {"mcp", "", "an MCP server on standard in and out", NULL, 0, 0, false, LATER},
     {"asks list", "", "open questions", NULL, 0, 0, false, LATER},
@@ -74,7 +76,8 @@ static const struct command COMMANDS[] = {
     {"trust list", "", "trusted projects", NULL, 0, 0, false, LATER},
     {"trust add", "PATH", "read a project's configuration", NULL, 0, 1, false, LATER},
     {"trust remove", "PATH", "no longer", NULL, 0, 1, false, LATER},
-    {"why", "COMMAND", "what refused it", NULL, 0, 1, false, LATER},
+    {"why", "COMMAND", "what was refused while a command ran, by which rule, and the cure",
+     WHY_OPTIONS, 1, 1, false, why_command},
     {"hostrun", "SESSION", "files that the host may run later", NULL, 0, 1, false, LATER},
     {"backup make", "FILE", "save settings and lists", NULL, 0, 1, false, LATER},
     {"backup restore", "FILE", "read them back", NULL, 0, 1, false, LATER},

@@ -190,32 +190,3 @@ int policy_command(struct cli *cli, struct args *a)
     }
     return r < 0 ? cli_fail(&err) : EXIT_DONE;
 }
-
-int blocked_command(struct cli *cli, struct args *a)
-{
-    struct err err = {0};
-    CLEANUP(str_done) struct str path = {0};
-    CLEANUP(json_decrefp) json_t *doc = NULL;
-    size_t i;
-    json_t *b;
-    if (a->n_args)
-        (void)session_path(a->args[0], "/blocked", &path);
-    else
-        (void)str_puts(&path, "/v1/blocked");
-    if (cli_call(cli, "GET", str_c(&path), NULL, &doc, &err) < 0)
-        return cli_fail(&err);
-    json_array_foreach(json_object_get(doc, "items"), i, b)
-    {
-        char count[24], port[12];
-        snprintf(count, sizeof count, "%lld", (long long)json_int(b, "count"));
-        snprintf(port, sizeof port, "%lld", (long long)json_int(b, "port"));
-        cli_column(json_text(b, "host"), 40);
-        cli_column(port, 5);
-        cli_column(count, 6);
-        cli_column(json_text(b, "reason"), 14);
-        cli_column(json_text(b, "last_at"), 24);
-        cli_print(json_text(b, "session_id"));
-        putchar('\n');
-    }
-    return EXIT_DONE;
-}

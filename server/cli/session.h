@@ -1,4 +1,4 @@
-/* `cordon session …`, `cordon policy` and `cordon blocked`. */
+/* `cordon session …` and `cordon policy`. */
 #pragma once
 #include "cli/cli.h"
 
@@ -8,4 +8,3 @@ int session_list_command(struct cli *cli, struct args *a);
 int session_show_command(struct cli *cli, struct args *a);
 int session_stop_command(struct cli *cli, struct args *a);
 int policy_command(struct cli *cli, struct args *a);
-int blocked_command(struct cli *cli, struct args *a);

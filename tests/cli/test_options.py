@@ -237,6 +237,15 @@ class Options(unittest.TestCase):
     def test_session_list__json(self):
         self.assertIn(self.sid, [s["id"] for s in self.h.json("session", "list", "--json")])
 
+    def test_blocked__json(self):
+        self.h.sh("curl -s -o /dev/null http://json.example/; true", "--keep")
+        self.assertIn("json.example", [b["host"] for b in self.h.json("blocked", "--json")])
+
+    def test_why__json(self):
+        r = self.h.cordon("run", "--json", "--", "true")
+        doc = json.loads(r.out)
+        self.assertEqual(self.h.json("why", "--json", doc["id"])["id"], doc["id"])
+
     def test_session_stop__grace(self):
         sid = self.ok("session", "new").decode().strip()
         self.assertEqual(self.h.cordon("session", "stop", "--grace", "x", sid).code, 125)
