@@ -3,6 +3,8 @@ it was cut; who is left behind is told to begin anew, and delays nobody."""
 import http.client
 import json
 import os
+import socket
+import struct
 import sys
 import threading
 import unittest
@@ -237,6 +239,30 @@ class Events(ApiTest):
             self.follow(who=holder)
         holder.problem(429, "too_many", "GET", "/v1/events")
         self.assertEqual(self.poll(who=holder)["events"], [])  # no stream
+
+    def test_no_foreign_page_follows(self):
+        """Case 110: not with a token, not by a browser's own means."""
+        for origin in ("https://evil.test", "null", "http://localhost.evil.test:7411"):
+            for accept in ("text/event-stream", "application/json"):
+                self.tcp.problem(403, "origin_not_allowed", "GET", "/v1/events",
+                                 headers={"Origin": origin, "Accept": accept})
+        self.tcp.problem(403, "origin_not_allowed", "GET", "/v1/events", headers={"Sec-Fetch-Site": "cross-site"})
+        self.d.client(via="v4").problem(401, "token_missing", "GET", "/v1/events?token=" + self.d.token[:8],
+                                        headers={"Cookie": "token=" + self.d.token})
+
+    # ---- Many readers ------------------------------------------------------------------------------
+
+    def test_eight_tabs_and_one_that_is_torn_off(self):
+        tabs = [self.follow("?types=site", who=self.tcp) for _ in range(8)]
+        torn, first = tabs.pop(), self.add_site("tab0.example")["id"]
+        self.assertEqual(torn.event()["id"], first)
+        torn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        torn.close()  # by a reset, in the middle
+        ids = [first] + [self.add_site(f"tab{i}.example")["id"] for i in range(1, 6)]
+        for tab in tabs:
+            self.assertEqual([tab.event()["id"] for _ in ids], ids)
+        with self.tcp.stream("GET", "/v1/events?types=site", {"Last-Event-ID": torn.at}) as back:
+            self.assertEqual([back.event()["id"] for _ in ids[1:]], ids[1:])
 
     # ---- Slow readers ------------------------------------------------------------------------------
 

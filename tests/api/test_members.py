@@ -118,8 +118,15 @@ class Members(ApiTest):
     def test_a_silent_stream_says_that_it_lives(self):
         s = self.session()
         c = self.start(s, "exec sleep 600")
-        with self.c.stream("GET", self.at(c) + "/output?follow=1") as out:
+        with self.c.stream("GET", self.at(c) + "/output?follow=1") as out, \
+                self.c.stream("GET", "/v1/events?types=toolchain") as events:
+            told = [events.line() for _ in range(3)]
             self.assertEqual(out.frame(keepalive=True), {"kind": "keepalive"})
+            # A comment, and the place: further on, although nothing of these types happened.
+            self.c.call("POST", "/v1/sites", {"host": "meanwhile.test"}, 201)
+            again = [events.line() for _ in range(3)]
+            self.assertEqual((told[0], again[0]), (b": cordon\n", b": keepalive\n"))
+            self.assertEqual((told[1][:4], again[1][:4], told[2], again[2]), (b"id: ", b"id: ", b"\n", b"\n"))
             self.c.call("POST", self.at(c) + "/stop", {"grace_ms": 0}, 202)
             self.assertEqual(out.frame()["kind"], "end")
 
