@@ -357,9 +357,10 @@ static int create_session(struct run *run, struct err *err)
     watcher_set(&run->watcher, args_has(run->args, "keep") ? "" : path);
     if (!json_bool(body, "require_wall"))
         cli_note("no wall: tier open; the command can do all that you can (level none)");
-    json_array_foreach(json_object_get(session, "warnings"), i,
-                       w) if (strcmp(json_text(w, "code"), "redirect_off") != 0)
+    json_array_foreach(json_object_get(session, "warnings"), i, w)
+    {
         cli_note("%s: %s", json_text(w, "code"), json_text(w, "detail"));
+    }
     return 0;
 }
 

@@ -118,8 +118,9 @@ void conn_cut(struct conn *c)
 
 void conn_accept(struct egress *eg, int take_fd, bool over_limit)
 {
-    bool redirected = is_redirected(take_fd);
-    struct conn *c = calloc(1, sizeof *c);
+    struct sockaddr_storage wanted;
+    enum redirected redirected = redirected_from(take_fd, &wanted);
+    struct conn *c = redirected == REDIRECTED_UNKNOWN ? NULL : calloc(1, sizeof *c);
     if (c == NULL || egress_conn_add(eg, c, &c->id) < 0) {
         fd_close(take_fd);
         free(c);
@@ -135,10 +136,8 @@ void conn_accept(struct egress *eg, int take_fd, bool over_limit)
         conn_close(c, true);
         return;
     }
-    if (redirected) { /* judged by the name its address stands for: comes with the redirect */
-        tell_refused(c, "", 0, "a redirected connection: not in this version");
-        conn_close(c, true);
-        return;
-    }
-    request_next(c);
+    if (redirected == REDIRECTED_YES)
+        redirect_request(c, &wanted);
+    else
+        request_next(c);
 }

@@ -110,6 +110,10 @@ void socks_request(struct conn *c);
 /* How CODE is said to a client that came by a SOCKS door. */
 size_t socks_said(const struct conn *c, enum socks_code code, uint8_t ret[static SOCKS_REPLY_MAX]);
 
+/* door_redirect.c */
+struct sockaddr_storage;
+void redirect_request(struct conn *c, const struct sockaddr_storage *wanted);
+
 /* upstream.c */
 void socket_prepare(int fd);
 void conn_dial(struct conn *c);

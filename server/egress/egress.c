@@ -5,10 +5,13 @@
 #include "base/mem.h"
 #include "egress/conn.h"
 #include "egress/lockdown.h"
+#include "egress/names.h"
+#include "egress/nameserver.h"
 #include "egress/route.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #define ACCEPTS_A_TURN 16
@@ -134,6 +137,25 @@ _Noreturn static void start_failed(struct egress *eg, const char *what, int r)
     link_lost(text);
 }
 
+/* One that listens is a door, one of UDP the name server's. */
+static int door_take(struct egress *eg, int take_fd)
+{
+    int type = 0, family = 0;
+    socklen_t n = sizeof type;
+    if (getsockopt(take_fd, SOL_SOCKET, SO_TYPE, &type, &n) < 0 ||
+        getsockopt(take_fd, SOL_SOCKET, SO_DOMAIN, &family, &n) < 0) {
+        int r = -errno;
+        fd_close(take_fd);
+        return r;
+    }
+    if (type == SOCK_DGRAM && eg->nameserver == NULL)
+        return nameserver_new(eg, take_fd, &eg->nameserver);
+    eg->has_ipv6 |= family == AF_INET6;
+    int r = peer_new(eg->loop, take_fd, door_ready, eg, &eg->doors[eg->n_doors]);
+    eg->n_doors += r == 0;
+    return r;
+}
+
 static int got_start(struct egress *eg, struct unpack *u, const int *take_fds, size_t n)
 {
     const char *what = "";
@@ -141,10 +163,9 @@ static int got_start(struct egress *eg, struct unpack *u, const int *take_fds, s
         return -EBADMSG;
     eg->is_started = true;
     for (size_t i = 0; i < n; i++) {
-        int r = peer_new(eg->loop, take_fds[i], door_ready, eg, &eg->doors[i]);
+        int r = door_take(eg, take_fds[i]);
         if (r < 0)
             start_failed(eg, "a door cannot be used", r);
-        eg->n_doors++;
     }
     int r = lockdown_apply(&eg->start.rules, &what);
     if (r < 0)
@@ -152,6 +173,8 @@ static int got_start(struct egress *eg, struct unpack *u, const int *take_fds, s
     rules_done(&eg->start.rules);
     tell_ready(eg, "");
     doors_want(eg, UV_READABLE);
+    if (eg->nameserver != NULL)
+        peer_want(eg->nameserver, UV_READABLE);
     return 0;
 }
 
@@ -254,5 +277,10 @@ int egress_init(struct egress *eg, uv_loop_t *loop, int take_channel)
     int r = eg->route_fd < 0 ? eg->route_fd : resolver_new(loop, resolver_stale, eg, &eg->resolver);
     if (r == 0)
         r = pool_new(loop, &eg->pool);
+    uint64_t seed = 0;
+    if (r == 0 && getrandom(&seed, sizeof seed, 0) != sizeof seed)
+        r = -EIO;
+    if (r == 0)
+        r = names_new(seed, &eg->names);
     return r < 0 ? r : link_open(&eg->link, loop, take_channel, got_frame);
 }

@@ -17,6 +17,7 @@
 #define EGRESS_SLOTS     4096 /* of connections; a power of two, in the lower bits of their ids */
 
 struct conn;
+struct names;
 struct slot;
 struct egress {
     uv_loop_t *loop;
@@ -28,6 +29,9 @@ struct egress {
     int route_fd;
     struct peer *doors[EGRESS_DOORS_MAX];
     size_t n_doors;
+    struct peer *nameserver; /* or NULL: nothing is redirected */
+    struct names *names;
+    bool has_ipv6, told_full;
     struct closing closing;
     struct deadline rest; /* accepting waits for it */
     struct slot *slots;   /* connections by the lower bits of their id; grows */

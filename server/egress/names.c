@@ -14,9 +14,10 @@ struct names {
     uint16_t slots[SLOTS];  /* a number and one; 0 = empty */
 };
 _Static_assert(NAMES_MAX < UINT16_MAX, "a slot holds a number and one");
-_Static_assert(NAMES_V4_FIRST + NAMES_MAX <= 0xc6140000u, "within 198.18.0.0/15");
+_Static_assert(NAMES_V4_FIRST + NAMES_MAX <= (SYNTHETIC_V4_NET | ~SYNTHETIC_V4_MASK),
+               "within 198.18.0.0/15");
 
-static const uint8_t PREFIX[8] = NAMES_V6_PREFIX;
+static const uint8_t PREFIX[8] = {SYNTHETIC_V6_BYTES};
 
 int names_new(uint64_t seed, struct names **ret)
 {

@@ -4,16 +4,13 @@
  *
  * 198.18.0.0/24 is left out: the namespace's own address is 198.18.0.1. */
 #pragma once
+#include "wire/synthetic.h"
 #include <netinet/in.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
 #define NAMES_MAX      16384
-#define NAMES_V4_FIRST 0xc6120100u /* 198.18.1.0, host byte order */
-#define NAMES_V6_PREFIX                                                                            \
-    {                                                                                              \
-        0xfd, 0x63, 0x6f, 0x72, 0x64, 0x6f, 0x6e, 0x00 /* fd63:6f72:646f:6e00::/64 */              \
-    }
+#define NAMES_V4_FIRST SYNTHETIC_V4_NAMES
 
 struct names;
 /* SEED: any number nobody inside knows, so that names cannot be chosen to meet in one slot. */

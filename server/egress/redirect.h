@@ -1,7 +1,12 @@
 /* Connections that were meant for elsewhere, and that the redirect inside the session's namespace
  * sent to the door (ip(7), SO_ORIGINAL_DST of netfilter). */
 #pragma once
-#include <stdbool.h>
+#include <sys/socket.h>
 
-/* True for one that was redirected, and for one the kernel tells nothing of. */
-bool is_redirected(int fd);
+enum redirected {
+    REDIRECTED_UNKNOWN = 0, /* the kernel does not tell: served by nobody */
+    REDIRECTED_NO,          /* it was made to the door itself: a client of the proxy */
+    REDIRECTED_YES
+};
+/* With REDIRECTED_YES, *ret_wanted is the address and port it was made to. */
+enum redirected redirected_from(int fd, struct sockaddr_storage *ret_wanted);

@@ -32,14 +32,14 @@ static socklen_t loopback(int family, uint16_t port, union address *ret)
     return sizeof ret->v6;
 }
 
-static int door_make(int family, uint16_t port)
+static int door_make(int family, int type, uint16_t port)
 {
     union address a;
     socklen_t len = loopback(family, port, &a);
-    CLEANUP(fd_done) int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    CLEANUP(fd_done) int fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
-    if (bind(fd, &a.any, len) < 0 || listen(fd, SOMAXCONN) < 0)
+    if (bind(fd, &a.any, len) < 0 || (type == SOCK_STREAM && listen(fd, SOMAXCONN) < 0))
         return -errno;
     int made = fd;
     fd = -1;
@@ -48,10 +48,10 @@ static int door_make(int family, uint16_t port)
 
 int doors_make(uint16_t port, int ret_fds[static DOORS_MAX], size_t *ret_n, struct err *err)
 {
-    int v4 = door_make(AF_INET, port);
+    int v4 = door_make(AF_INET, SOCK_STREAM, port);
     if (v4 < 0)
         return err_set(err, v4, "doors", NULL, "door on 127.0.0.1:%u", port);
-    int v6 = door_make(AF_INET6, port);
+    int v6 = door_make(AF_INET6, SOCK_STREAM, port);
     if (v6 < 0 && v6 != -EAFNOSUPPORT && v6 != -EADDRNOTAVAIL) { /* a kernel without IPv6 */
         fd_close(v4);
         return err_set(err, v6, "doors", NULL, "door on [::1]:%u", port);
@@ -60,6 +60,11 @@ int doors_make(uint16_t port, int ret_fds[static DOORS_MAX], size_t *ret_n, stru
     ret_fds[1] = v6;
     *ret_n = v6 < 0 ? 1 : 2;
     return 0;
+}
+
+int doors_make_dns(void)
+{
+    return door_make(AF_INET, SOCK_DGRAM, DOOR_DNS_PORT);
 }
 
 int doors_send(int control, const int *fds, size_t n)

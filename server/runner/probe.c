@@ -3,6 +3,7 @@
 #include "runner/probe.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "runner/probe_parts.h"
 #include "wire/frame.h"
 #include "wire/msg.h"
 #include <arpa/inet.h>
@@ -30,16 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NETWORK_MS 2000
-#define TEXT_MAX   ((size_t)4 << 10)
-
-struct probe {
-    uint32_t id;
-    uint8_t kind;
-    char *path, *text;
-    uint32_t port;
-    struct str answer; /* text of the answer */
-};
+#define TEXT_MAX ((size_t)4 << 10)
 
 /* ---- Files ------------------------------------------------------------------------------------
  */
@@ -128,30 +120,30 @@ static int probe_write_file(struct probe *p)
 
 /* ---- Network ----------------------------------------------------------------------------------
  */
-static int wait_for(int fd, short events)
+int probe_wait(int fd, short events)
 {
     struct pollfd pfd = {.fd = fd, .events = events};
     int n;
     do
-        n = poll(&pfd, 1, NETWORK_MS);
+        n = poll(&pfd, 1, PROBE_NETWORK_MS);
     while (n < 0 && errno == EINTR);
     return n < 0 ? -errno : n == 0 ? -ETIMEDOUT : 0;
 }
 
-static int connect_in_time(int fd, const struct sockaddr *sa, socklen_t n)
+int probe_connect(int fd, const struct sockaddr *sa, socklen_t n)
 {
     if (connect(fd, sa, n) == 0)
         return 0;
     if (errno != EINPROGRESS && errno != EAGAIN)
         return -errno;
-    int r = wait_for(fd, POLLOUT), failed = 0;
+    int r = probe_wait(fd, POLLOUT), failed = 0;
     socklen_t len = sizeof(failed);
     if (r == 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len) < 0)
         return -errno;
     return r < 0 ? r : -failed;
 }
 
-static int parse_address(const struct probe *p, struct sockaddr_storage *ret, socklen_t *ret_n)
+int probe_address(const struct probe *p, struct sockaddr_storage *ret, socklen_t *ret_n)
 {
     struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)ret;
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)ret;
@@ -176,13 +168,13 @@ static int dial(const struct probe *p, int type)
 {
     struct sockaddr_storage sa;
     socklen_t n;
-    int r = parse_address(p, &sa, &n);
+    int r = probe_address(p, &sa, &n);
     if (r < 0)
         return r;
     int fd = socket(sa.ss_family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
-    r = connect_in_time(fd, (const struct sockaddr *)&sa, n);
+    r = probe_connect(fd, (const struct sockaddr *)&sa, n);
     if (r == 0)
         return fd;
     fd_close(fd);
@@ -222,7 +214,7 @@ static int probe_unix(struct probe *p)
     CLEANUP(fd_done) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
-    return connect_in_time(fd, (const struct sockaddr *)&sa, sizeof(sa));
+    return probe_connect(fd, (const struct sockaddr *)&sa, sizeof(sa));
 }
 
 /* The status line of the answer to one CONNECT (RFC 9110, 9.3.6). */
@@ -238,7 +230,7 @@ static int probe_proxy(struct probe *p)
     char line[512];
     size_t n = 0;
     while (r == 0 && n < sizeof(line) && !memchr(line, '\n', n)) {
-        r = wait_for(fd, POLLIN);
+        r = probe_wait(fd, POLLIN);
         ssize_t got = r < 0 ? 0 : recv(fd, line + n, sizeof(line) - n, 0);
         if (r == 0 && got < 0 && errno != EAGAIN)
             r = -errno;
@@ -481,7 +473,10 @@ static int (*const probes[])(struct probe *p) = {[PROBE_WRITE_DIR] = probe_write
                                                  [PROBE_PROC] = probe_proc,
                                                  [PROBE_LIMITS] = probe_limits,
                                                  [PROBE_READ_ONLY] = probe_read_only,
-                                                 [PROBE_WRITE_FILE] = probe_write_file};
+                                                 [PROBE_WRITE_FILE] = probe_write_file,
+                                                 [PROBE_NAME] = probe_name,
+                                                 [PROBE_END] = probe_end,
+                                                 [PROBE_STAYS] = probe_stays};
 
 void probe_call(struct unpack *u, struct str *out)
 {

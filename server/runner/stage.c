@@ -8,6 +8,7 @@
 #include "runner/doors.h"
 #include "runner/joins.h"
 #include "runner/netlink.h"
+#include "runner/redirect.h"
 #include "wire/frame.h"
 #include "wire/msg.h"
 #include "wire/order.h"
@@ -183,6 +184,25 @@ static void network_up(struct stage *s)
         stage_fail(s->control, CHILD_NETWORK, r, "loopback");
 }
 
+/* Redirect and name server, or neither: then the proxy variables alone remain. The daemon knows it
+ * by the door of the name server, and the proof tries it. */
+static void redirect_doors(struct stage *s, int *fds, size_t *n)
+{
+    const char *what = "the name server's door";
+    bool has_ipv6 = *n == 2;
+    if (!s->head.redirect || stop_without("network") || stop_without("redirect"))
+        return;
+    int dns = doors_make_dns();
+    int r = dns < 0 ? dns : redirect_set_up(s->head.door_port, has_ipv6, &what);
+    if (r == 0) {
+        fds[(*n)++] = dns;
+        return;
+    }
+    if (dns >= 0)
+        close(dns);
+    fprintf(stderr, "cordon-runner: connections are not redirected: %s: %s\n", what, strerror(-r));
+}
+
 static void doors_out(struct stage *s)
 {
     struct err err = {0};
@@ -193,6 +213,7 @@ static void doors_out(struct stage *s)
     int r = doors_make(s->head.door_port, fds, &n, &err);
     if (r < 0)
         stage_fail(s->control, CHILD_DOORS, r, err.detail);
+    redirect_doors(s, fds, &n);
     r = doors_send(s->control, fds, n);
     if (r < 0)
         stage_fail(s->control, CHILD_DOORS, r, "doors not taken");

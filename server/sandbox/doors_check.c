@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#define DNS_PORT 53
+
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71 /* Linux 5.14; asm-generic/socket.h */
 #endif
@@ -53,12 +55,22 @@ static int loopback_family(int fd, uint16_t port)
     return AF_UNSPEC;
 }
 
-/* What is wrong with FD as a door of FAMILY, or NULL. */
-static const char *door_fault(int fd, uint16_t port, int family, uint64_t own)
+static bool is_tcp(int fd)
 {
-    if (option(fd, SO_TYPE) != SOCK_STREAM || option(fd, SO_PROTOCOL) != IPPROTO_TCP)
-        return "no TCP socket";
-    if (option(fd, SO_ACCEPTCONN) != 1)
+    return option(fd, SO_TYPE) == SOCK_STREAM && option(fd, SO_PROTOCOL) == IPPROTO_TCP;
+}
+
+static bool is_udp(int fd)
+{
+    return option(fd, SO_TYPE) == SOCK_DGRAM && option(fd, SO_PROTOCOL) == IPPROTO_UDP;
+}
+
+/* What is wrong with FD as a door of FAMILY, or NULL. */
+static const char *door_fault(int fd, bool is_dns, uint16_t port, int family, uint64_t own)
+{
+    if (is_dns ? !is_udp(fd) : !is_tcp(fd))
+        return is_dns ? "no UDP socket" : "no TCP socket";
+    if (!is_dns && option(fd, SO_ACCEPTCONN) != 1)
         return "not listening";
     if (loopback_family(fd, port) != family)
         return "not on the loopback address and port that was ordered";
@@ -70,13 +82,17 @@ static const char *door_fault(int fd, uint16_t port, int family, uint64_t own)
     return NULL;
 }
 
-int doors_check(const int *fds, size_t n, uint16_t port, struct err *err)
+int doors_check(const int *fds, size_t n, uint16_t port, bool *ret_redirect, struct err *err)
 {
     static const int FAMILIES[] = {AF_INET, AF_INET6};
     uint64_t own = own_cookie();
-    const char *fault = n == 0 || n > ARRAY_LEN(FAMILIES) ? "wrong number of doors" : NULL;
+    *ret_redirect = n > 1 && is_udp(fds[n - 1]); /* the name server's comes last */
+    size_t n_tcp = n - *ret_redirect;
+    const char *fault = n == 0 || n_tcp > ARRAY_LEN(FAMILIES) ? "wrong number of doors" : NULL;
     for (size_t i = 0; i < n && !fault; i++) {
-        fault = door_fault(fds[i], port, FAMILIES[i], own);
+        bool is_dns = i == n_tcp;
+        fault = door_fault(fds[i], is_dns, is_dns ? DNS_PORT : port, is_dns ? AF_INET : FAMILIES[i],
+                           own);
         if (!fault && netns_cookie(fds[i]) != netns_cookie(fds[0]))
             fault = "in another network namespace than the first";
         if (!fault && fd_nonblock(fds[i], true) < 0)

@@ -48,6 +48,7 @@ static int order_put(struct pack *p, const struct wall_request *rq, const struct
                               .pid_max = pid_max_of(rq->policy),
                               .net = rq->want_doors ? ORDER_NET_DOORS : ORDER_NET_NONE,
                               .door_port = rq->policy->door_port,
+                              .redirect = rq->want_doors && rq->want_redirect,
                               .n_joins = (uint32_t)view->n,
                               .root = root,
                               .runner = rq->machine->runner};

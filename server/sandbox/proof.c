@@ -11,15 +11,27 @@
 #define TEXT_MAX 4096 /* of an answer that is kept */
 
 static const char *const KIND_NAMES[] = {
-    [PROBE_NONE] = "nothing",        [PROBE_WRITE_DIR] = "write to",
-    [PROBE_READ_DIR] = "list",       [PROBE_READ_FILE] = "read",
-    [PROBE_LINK_FILE] = "link",      [PROBE_STAT] = "find",
-    [PROBE_TCP] = "connect to",      [PROBE_UDP] = "send to",
-    [PROBE_UNIX] = "connect to",     [PROBE_PROXY] = "ask the door for",
-    [PROBE_FDS] = "descriptors",     [PROBE_PRIVILEGES] = "privileges",
-    [PROBE_USERNS] = "namespace",    [PROBE_FOREIGN_ABI] = "foreign system call",
-    [PROBE_PROC] = "processes",      [PROBE_LIMITS] = "limits",
-    [PROBE_READ_ONLY] = "read-only", [PROBE_WRITE_FILE] = "open for writing",
+    [PROBE_NONE] = "nothing",
+    [PROBE_WRITE_DIR] = "write to",
+    [PROBE_READ_DIR] = "list",
+    [PROBE_READ_FILE] = "read",
+    [PROBE_LINK_FILE] = "link",
+    [PROBE_STAT] = "find",
+    [PROBE_TCP] = "connect to",
+    [PROBE_UDP] = "send to",
+    [PROBE_UNIX] = "connect to",
+    [PROBE_PROXY] = "ask the door for",
+    [PROBE_FDS] = "descriptors",
+    [PROBE_PRIVILEGES] = "privileges",
+    [PROBE_USERNS] = "namespace",
+    [PROBE_FOREIGN_ABI] = "foreign system call",
+    [PROBE_PROC] = "processes",
+    [PROBE_LIMITS] = "limits",
+    [PROBE_READ_ONLY] = "read-only",
+    [PROBE_WRITE_FILE] = "open for writing",
+    [PROBE_NAME] = "connect by name to",
+    [PROBE_END] = "connect to",
+    [PROBE_STAYS] = "send to",
 };
 
 void proof_answer(struct proof *p, size_t probe, uint32_t errno_inside, const char *text)
@@ -105,6 +117,8 @@ static bool is_expected(const struct proof *p, const struct proof_probe *it)
         return it->got_errno != 0;
     case EXPECT_SUCCESS:
         return it->got_errno == 0;
+    case EXPECT_RESET:
+        return it->got_errno == ECONNRESET;
     case EXPECT_UNREACHABLE:
         return it->got_errno != 0 && it->got_errno != ECONNREFUSED && it->got_errno != ETIMEDOUT;
     case EXPECT_OTHER_FILE:
@@ -130,7 +144,7 @@ static bool is_expected(const struct proof *p, const struct proof_probe *it)
 static void probe_text(const struct proof_probe *it, struct str *out)
 {
     (void)str_puts(out, KIND_NAMES[it->kind]);
-    if (it->kind == PROBE_PROXY)
+    if (it->kind == PROBE_PROXY || it->kind == PROBE_NAME)
         (void)str_printf(out, " %s", it->text);
     else if (it->port != 0)
         (void)str_printf(out, " %s port %u", it->path, it->port);

@@ -18,6 +18,7 @@
 enum proof_expect {
     EXPECT_FAILURE = 0,  /* any error */
     EXPECT_SUCCESS,      /* errno 0 */
+    EXPECT_RESET,        /* ECONNRESET: the door took it and refused it */
     EXPECT_UNREACHABLE,  /* an error that says no host was asked: not ECONNREFUSED */
     EXPECT_OTHER_FILE,   /* absent, or another file than TEXT ("DEV INO") says */
     EXPECT_STATUS_200,   /* a status line with 200 */
@@ -56,6 +57,7 @@ struct proof_context {
     uint16_t api_port;                       /* of this daemon */
     uint16_t host_port_open; /* a listener on the host's loopback that is ours: control */
     const char *api_socket;
+    bool has_redirect, has_ipv6; /* of the wall; has_ipv6 with a redirect only */
 };
 struct proof {
     struct proof_check checks[16];

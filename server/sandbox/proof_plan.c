@@ -236,6 +236,23 @@ static void plan_cordon(struct planner *pl)
 
 /* ---- Network --------------------------------------------------------------------------------- */
 
+/* A name given by the name server inside leads to the door by each family, and the verdict of the
+ * name counts there too. */
+static void plan_names(struct planner *pl)
+{
+    static const char *const FAMILIES[] = {"v4", "v6"};
+    const struct proof_context *ctx = pl->ctx;
+    char allowed[64], refused[64];
+    snprintf(allowed, sizeof allowed, "%.*s", (int)strcspn(ctx->allowed_name, ":"),
+             ctx->allowed_name);
+    snprintf(refused, sizeof refused, "%.*s", (int)strcspn(ctx->refused_name, ":"),
+             ctx->refused_name);
+    for (size_t i = 0; i < (ctx->has_ipv6 ? 2u : 1u); i++) {
+        add(pl, EGRESS_ANSWERS, PROBE_NAME, EXPECT_SUCCESS, FAMILIES[i], 443, allowed);
+        add(pl, UNLISTED_REFUSED, PROBE_NAME, EXPECT_RESET, FAMILIES[i], 443, refused);
+    }
+}
+
 static void plan_egress(struct planner *pl)
 {
     const struct proof_context *ctx = pl->ctx;
@@ -248,6 +265,23 @@ static void plan_egress(struct planner *pl)
     add(pl, EGRESS_ANSWERS, PROBE_PROXY, EXPECT_STATUS_200, "127.0.0.1", door, ctx->allowed_name);
     add(pl, UNLISTED_REFUSED, PROBE_PROXY, EXPECT_STATUS_403, "127.0.0.1", door, ctx->refused_name);
     control(add(pl, UNLISTED_REFUSED, PROBE_TCP, EXPECT_SUCCESS, "127.0.0.1", door, NULL));
+    if (ctx->has_redirect)
+        plan_names(pl);
+}
+
+/* Without a redirect nothing leads to ADDRESS. With one the connection ends at the door, which
+ * resets it: nobody else would, who is not there, and a listener would not either. What is sent by
+ * UDP stays. */
+static void plan_outside(struct planner *pl, const char *address, uint32_t port)
+{
+    bool is_v6 = strchr(address, ':') != NULL;
+    if (!pl->ctx->has_redirect || (is_v6 && !pl->ctx->has_ipv6)) {
+        add(pl, DIRECT_REFUSED, PROBE_TCP, EXPECT_UNREACHABLE, address, port, NULL);
+        add(pl, DIRECT_REFUSED, PROBE_UDP, EXPECT_UNREACHABLE, address, port, NULL);
+        return;
+    }
+    add(pl, DIRECT_REFUSED, PROBE_END, EXPECT_RESET, address, port, NULL);
+    add(pl, DIRECT_REFUSED, PROBE_STAYS, EXPECT_SUCCESS, address, 0, NULL);
 }
 
 /* The host's own addresses, but for loopback. */
@@ -273,7 +307,7 @@ static void plan_host_addresses(struct planner *pl, uint32_t port)
             continue; /* needs a scope that does not exist inside */
         if (!inet_ntop(a.any->sa_family, bytes, text, sizeof text))
             continue;
-        add(pl, DIRECT_REFUSED, PROBE_TCP, EXPECT_UNREACHABLE, text, port, NULL);
+        plan_outside(pl, text, port);
         n++;
     }
     freeifaddrs(list);
@@ -284,10 +318,8 @@ static void plan_direct(struct planner *pl)
     uint32_t port = pl->ctx->host_port_open;
     add(pl, DIRECT_REFUSED, PROBE_TCP, EXPECT_FAILURE, "127.0.0.1", port, NULL);
     add(pl, DIRECT_REFUSED, PROBE_TCP, EXPECT_FAILURE, "::1", port, NULL);
-    for (size_t i = 0; i < ARRAY_LEN(OUTSIDE); i++) {
-        add(pl, DIRECT_REFUSED, PROBE_TCP, EXPECT_UNREACHABLE, OUTSIDE[i], 443, NULL);
-        add(pl, DIRECT_REFUSED, PROBE_UDP, EXPECT_UNREACHABLE, OUTSIDE[i], 53, NULL);
-    }
+    for (size_t i = 0; i < ARRAY_LEN(OUTSIDE); i++)
+        plan_outside(pl, OUTSIDE[i], port);
     plan_host_addresses(pl, port);
 }
 

@@ -148,9 +148,9 @@ static bool take_doors(struct wall *w, const struct frame *f)
     memcpy(w->doors, w->in_fds, n * sizeof w->doors[0]);
     w->n_doors = n;
     w->n_in_fds = 0;
-    if (doors_check(w->doors, w->n_doors, w->door_port, &w->err) < 0)
+    if (doors_check(w->doors, w->n_doors, w->door_port, &w->has_redirect, &w->err) < 0)
         launch_fail(w);
-    return true;
+    return w->want_redirect || !w->has_redirect;
 }
 
 static bool take_failure(struct wall *w, const struct frame *f)
@@ -383,6 +383,7 @@ static struct wall *wall_new(uv_loop_t *loop, const struct wall_kind *kind,
     w->kind = kind;
     w->machine = rq->machine;
     w->want_doors = rq->want_doors;
+    w->want_redirect = rq->want_redirect;
     w->door_port = rq->policy->door_port;
     w->control = w->said_fd = -1;
     w->is_gone = true; /* until something was started */
@@ -502,6 +503,11 @@ int wall_take_control(struct wall *w)
     int fd = w->control;
     w->control = -1;
     return fd;
+}
+
+bool wall_has_redirect(const struct wall *w)
+{
+    return w->has_redirect;
 }
 
 const int *wall_doors(const struct wall *w, size_t *ret_n)

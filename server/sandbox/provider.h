@@ -17,6 +17,7 @@ struct wall_request {
     const struct policy *policy;   /* borrowed until launched */
     const struct machine *machine; /* borrowed for the wall's life */
     bool want_doors;               /* TCP doors on 127.0.0.1 and ::1 (network allowlist or open) */
+    bool want_redirect;            /* with doors: all other TCP goes there too, where it can */
     uint64_t deadline_ms;          /* for the whole launch */
 };
 /* Once, never from within wall_launch: r 0, or negative with ERR (code session_refused; the detail
@@ -36,6 +37,8 @@ int wall_take_control(struct wall *w); /* the control socket; caller owns */
 /* The doors, checked (listening, loopback, expected port, a namespace that is not ours): borrowed.
  */
 const int *wall_doors(const struct wall *w, size_t *ret_n);
+/* Is all other TCP redirected to the doors, and is the name server's door among them (the last)? */
+bool wall_has_redirect(const struct wall *w);
 int wall_landlock_abi(const struct wall *w);
 /* Limits that hold for all in the wall together, by its control group (sandbox/cgroup). */
 enum wall_limit { WALL_MEMORY = 1, WALL_PROCESSES = 2, WALL_CPU = 4 };

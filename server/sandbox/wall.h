@@ -30,7 +30,7 @@ struct wall {
     size_t n_out_fds;
     int in_fds[FDS_PER_MESSAGE]; /* received, not yet matched to a frame */
     size_t n_in_fds;
-    bool want_doors, is_gone;
+    bool want_doors, want_redirect, has_redirect, is_gone;
     uint16_t door_port;
     int doors[WALL_DOORS_MAX];
     size_t n_doors;
@@ -59,8 +59,9 @@ struct wall_kind {
 };
 extern const struct wall_kind WALL_LINUX, WALL_DIRECT;
 
-/* Checks the N sockets that came up as doors; negative errno with ERR. */
-int doors_check(const int *fds, size_t n, uint16_t port, struct err *err);
+/* Checks the N sockets that came up as doors; negative errno with ERR. *ret_redirect: the last is
+ * the name server's. */
+int doors_check(const int *fds, size_t n, uint16_t port, bool *ret_redirect, struct err *err);
 /* Why this machine refuses namespaces, or has no Landlock (-ENOTSUP), and what a person can do. */
 int cure_landlock(struct err *err);
 void cure_namespaces(int errnum, const char *what, struct err *err);

@@ -211,7 +211,7 @@ static int take_check(struct egress_link *l, struct unpack *u)
     if (door == EG_DOOR_TLS_NAME)
         return take_name(l, conn, number, host, port);
     egress_judge(l->g, host, port, &v, &why);
-    bool proof = egress_is_proof_probe(l->g, host);
+    bool proof = egress_is_proof_probe(l->g, host, port);
     if (v.verdict == EG_DENY && !proof)
         session_blocked(s, host, port, v.reason, v.rule, v.hint);
     if (v.verdict != EG_DENY) {

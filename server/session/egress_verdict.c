@@ -37,6 +37,15 @@ static void deny_unlisted(const char *host, uint16_t port, struct verdict_out *o
     (void)snprintf(out->hint, sizeof out->hint, "cordon sites add %s", target);
 }
 
+/* While it is proved: an address literal at the port of the daemon's own listener, which is reached
+ * by the redirect and asked of nobody. */
+static bool is_proof_target(const struct generation *g, const char *host, uint16_t port)
+{
+    char canonical[HOST_MAX];
+    return g->state == GEN_PROVING && port == g->s->ss->control_port && !is_loopback(host) &&
+           host_canonical(host, strlen(host), false, canonical) != HOST_NAME;
+}
+
 /* Every path that does not reach an explicit allow is DENY (0). */
 void egress_judge(const struct generation *g, const char *host, uint16_t port,
                   struct verdict_out *out, const struct host_entry **why)
@@ -51,6 +60,10 @@ void egress_judge(const struct generation *g, const char *host, uint16_t port,
     }
     if (g->proof_refused[0] && strcmp(host, g->proof_refused) == 0) {
         deny(out, "not_listed", "the proof's own name");
+        return;
+    }
+    if (is_proof_target(g, host, port)) {
+        deny(out, "not_listed", "an address that the proof tries to reach");
         return;
     }
     if (is_loopback(host)) {
@@ -80,9 +93,10 @@ void egress_judge(const struct generation *g, const char *host, uint16_t port,
     out->rule = (*why)->text;
 }
 
-bool egress_is_proof_probe(const struct generation *g, const char *host)
+bool egress_is_proof_probe(const struct generation *g, const char *host, uint16_t port)
 {
-    if (strcmp(host, g->proof_allowed) == 0 || strcmp(host, g->proof_refused) == 0)
+    if (is_proof_target(g, host, port) || strcmp(host, g->proof_allowed) == 0 ||
+        strcmp(host, g->proof_refused) == 0)
         return true;
     return g->state == GEN_PROVING && is_loopback(host);
 }

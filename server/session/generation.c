@@ -156,6 +156,8 @@ static void wall_launched(struct wall *w, int r, const struct err *err, void *ar
         return;
     }
     wall_on_death(w, wall_died, g);
+    if (generation_wants_egress(g) && !wall_has_redirect(w))
+        session_warn_unredirected(g->s);
     r = runner_link_new(g->s->ss->deps.loop, wall_take_control(w), &events, g, &g->runner);
     if (r == 0 && g->egress) {
         const int *doors = wall_doors(w, &n_doors);
@@ -184,6 +186,7 @@ static int launch(struct generation *g, struct err *err)
     struct wall_request rq = {.policy = &g->policy,
                               .machine = s->ss->deps.machine,
                               .want_doors = generation_wants_egress(g),
+                              .want_redirect = true,
                               .deadline_ms = SESSION_START_MS};
     int r = wall_launch(s->ss->deps.loop, s->provider, &rq, wall_launched, g, &g->wall, err);
     if (r == 0 && rq.want_doors)

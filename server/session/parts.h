@@ -166,6 +166,8 @@ void session_step(struct session *s);
 void session_changed(struct session *s);
 void session_touched(struct session *s); /* counts only: watchers, no record */
 void session_warn(struct session *s, const char *code, const char *detail);
+/* Once: the proxy variables are the only way out. */
+void session_warn_unredirected(struct session *s);
 void session_warn_of(struct session *s, const struct policy *p); /* all that P comes with */
 void session_audit(struct session *s, const struct actor *actor, const char *action,
                    const char *target, json_t *take_after, enum outcome outcome);
@@ -230,7 +232,7 @@ void session_warn_via(struct session *s); /* of proxies that cannot be used */
 /* Every path that does not reach an explicit allow is DENY. *why is the entry that decided. */
 void egress_judge(const struct generation *g, const char *host, uint16_t port,
                   struct verdict_out *out, const struct host_entry **why);
-bool egress_is_proof_probe(const struct generation *g, const char *host);
+bool egress_is_proof_probe(const struct generation *g, const char *host, uint16_t port);
 /* Starts cordon-egress; it waits for egress_link_doors. Reports by generation->way_out and
  * generation_step. */
 int egress_link_new(struct generation *g, struct egress_link **ret, struct err *err);

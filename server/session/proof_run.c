@@ -124,7 +124,11 @@ int proof_run_start(struct generation *g, struct err *err)
                                 .refused_name = refused,
                                 .api_port = deps->api_ports[0],
                                 .host_port_open = ss->control_port,
-                                .api_socket = deps->api_socket};
+                                .api_socket = deps->api_socket,
+                                .has_redirect = wall_has_redirect(g->wall)};
+    size_t n_doors;
+    (void)wall_doors(g->wall, &n_doors);
+    ctx.has_ipv6 = ctx.has_redirect && n_doors == 3; /* one a family, and the name server's */
     g->canary_path = strdup(canary.path);
     g->n_probes_waiting = 0;
     if (!g->canary_path)

@@ -59,8 +59,18 @@ void session_warn_of(struct session *s, const struct policy *p)
             warn_folder(s, &p->folders[i]);
     if (p->network != NET_NONE)
         session_warn_via(s);
-    if (p->network != NET_NONE)
-        session_warn(s, "redirect_off",
-                     "only programs that use the proxy variables reach a site: connections of "
-                     "others are not redirected in this version");
+}
+
+void session_warn_unredirected(struct session *s)
+{
+    size_t i;
+    json_t *w;
+    json_array_foreach(s->warnings, i, w)
+    {
+        if (strcmp(json_string_value(json_object_get(w, "code")), "redirect_off") == 0)
+            return;
+    }
+    session_warn(s, "redirect_off",
+                 "this machine's kernel does not let Cordon redirect connections (see the daemon's "
+                 "log): only programs that use the proxy variables reach a site");
 }

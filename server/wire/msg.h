@@ -91,8 +91,13 @@ enum probe_kind {
     PROBE_PROC,        /* PATH read through /proc/PID/root of every PID; text: the pids in /proc */
     PROBE_LIMITS, /* text: "nofile=… nproc=… pids=…"; pids: which task was refused when PORT of
                    * them were tried, 0 = none, or not tried (PORT 0) */
-    PROBE_READ_ONLY, /* PATH lies on a read-only mount, whatever its mode; errno EACCES if not */
-    PROBE_WRITE_FILE /* open PATH for writing; nothing is written */
+    PROBE_READ_ONLY,  /* PATH lies on a read-only mount, whatever its mode; errno EACCES if not */
+    PROBE_WRITE_FILE, /* open PATH for writing; nothing is written */
+    PROBE_NAME,       /* ask the name server inside for the host TEXT (PATH "v4" or "v6": which
+                       * kind of address), then as PROBE_END there; text: the address */
+    PROBE_END,        /* connect to PATH:PORT and wait for its end: errno ECONNRESET, or 0 when it
+                       * came in order */
+    PROBE_STAYS       /* a datagram for PATH comes to a socket of our own */
 };
 
 enum eg_door {

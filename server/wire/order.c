@@ -106,7 +106,7 @@ int order_get_head(struct unpack *u, struct order_head *ret)
     h.n_joins = unpack_u32(u);
     h.root = unpack_str(u, PATH_MAX - 1);
     h.runner = unpack_str(u, PATH_MAX - 1);
-    if (u->r == 0 && (h.net > ORDER_NET_DOORS || h.n_joins > ORDER_JOINS_MAX ||
+    if (u->r == 0 && (h.net > ORDER_NET_DOORS || h.redirect > 1 || h.n_joins > ORDER_JOINS_MAX ||
                       !path_is_canonical(h.root) || !path_is_canonical(h.runner)))
         u->r = -EBADMSG;
     if (u->r < 0) {

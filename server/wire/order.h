@@ -46,7 +46,7 @@ struct order_head {
     uint32_t pid_max;   /* 0 = leave; set where the kernel has it per namespace (>= 6.14) */
     uint8_t net;        /* enum order_net */
     uint16_t door_port; /* TCP on 127.0.0.1 and ::1 */
-    uint8_t redirect;   /* set the nat redirect (the next issue; 0 now) */
+    uint8_t redirect;   /* try to redirect all other TCP, and make the name server's door */
     uint32_t n_joins;
     char *root; /* folder of the private folder that becomes the mount point of the view's tmpfs */
     char *runner; /* cordon-runner's own path outside; joined at RUNNER_INSIDE */

@@ -35,7 +35,9 @@ static int door(int type, uint32_t address, bool is_listening, uint16_t *ret_por
 static void refused(int fd, uint16_t port, const char *why)
 {
     struct err err = {0};
-    assert_true(doors_check(&fd, 1, port, &err) < 0);
+    bool has_redirect = true;
+    assert_true(doors_check(&fd, 1, port, &has_redirect, &err) < 0);
+    assert_false(has_redirect);
     assert_string_equal(err.code, "session_refused");
     assert_non_null(strstr(err.detail, why));
     close(fd);
@@ -60,13 +62,35 @@ static void doors_of_ours_are_refused(void **state)
     assert_int_equal(fd_pipe(pipe), 0);
     close(pipe[1]);
     refused(pipe[0], 1, "no TCP socket");
-    assert_true(doors_check(NULL, 0, 1, NULL) < 0);
+    bool has_redirect;
+    assert_true(doors_check(NULL, 0, 1, &has_redirect, NULL) < 0);
+}
+
+/* With the name server's door, the last: UDP, on port 53 of the first one's namespace. */
+static void the_name_servers_door_is_checked_too(void **state)
+{
+    struct err err = {0};
+    bool has_redirect;
+    uint16_t port, udp_port;
+    int fds[3];
+    (void)state;
+    fds[0] = door(SOCK_STREAM, INADDR_LOOPBACK, true, &port);
+    fds[1] = door(SOCK_DGRAM, INADDR_LOOPBACK, false, &udp_port);
+    fds[2] = fds[1];
+    assert_true(doors_check(fds, 2, port, &has_redirect, &err) < 0);
+    assert_true(has_redirect);
+    assert_non_null(strstr(err.detail, "host's network namespace"));     /* of the first */
+    assert_true(doors_check(fds + 1, 2, port, &has_redirect, NULL) < 0); /* two of UDP */
+    close(fds[0]);
+    close(fds[1]);
 }
 
 /* ---- The proof ------------------------------------------------------------------------------- */
 
 static char here[] = "/tmp", home[] = "/nonexistent/home", runner[] = "/x/cordon-runner",
             egress[] = "/x/cordon-egress", programs[] = "/x";
+
+static bool with_redirect;
 
 static void plan(struct proof *p)
 {
@@ -87,7 +111,9 @@ static void plan(struct proof *p)
                                       .allowed_name = "a.invalid:443",
                                       .refused_name = "b.invalid:443",
                                       .api_port = 7411,
-                                      .host_port_open = 7412};
+                                      .host_port_open = 7412,
+                                      .has_redirect = with_redirect,
+                                      .has_ipv6 = with_redirect};
     assert_int_equal(proof_plan(p, &ctx), 0);
     assert_int_equal(p->n_checks, 12);
 }
@@ -116,6 +142,9 @@ static void answer_well(struct proof *p, size_t i)
     case EXPECT_FAILURE:
     case EXPECT_OTHER_FILE:
         proof_answer(p, i, ENOENT, "");
+        break;
+    case EXPECT_RESET:
+        proof_answer(p, i, ECONNRESET, "");
         break;
     case EXPECT_UNREACHABLE:
         proof_answer(p, i, ENETUNREACH, "");
@@ -165,6 +194,19 @@ static void every_required_probe_counts(void **state)
         if (p.checks[p.probes[i].check].required)
             assert_false(judge(i, 0, NULL)); /* no answer is no proof */
     proof_done(&p);
+}
+
+/* The same, of a wall with a redirect: a name leads to the door and is refused there, an address
+ * too, and nothing else will do. */
+static void every_probe_of_the_redirect_counts(void **state)
+{
+    with_redirect = true;
+    every_required_probe_counts(state);
+    assert_false(judge(probe_of(EXPECT_RESET), 0, ""));
+    assert_false(judge(probe_of(EXPECT_RESET), ENETUNREACH, ""));  /* no redirect */
+    assert_false(judge(probe_of(EXPECT_RESET), ECONNREFUSED, "")); /* a host answered */
+    assert_false(judge(probe_of(EXPECT_RESET), ETIMEDOUT, ""));
+    with_redirect = false;
 }
 
 static void answers_that_prove_nothing(void **state)
@@ -229,7 +271,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(doors_of_ours_are_refused),
+        cmocka_unit_test(the_name_servers_door_is_checked_too),
         cmocka_unit_test(every_required_probe_counts),
+        cmocka_unit_test(every_probe_of_the_redirect_counts),
         cmocka_unit_test(answers_that_prove_nothing),
         cmocka_unit_test(without_landlock_nothing_is_proved),
         cmocka_unit_test(private_folder_lives_with_its_lock),

@@ -1,0 +1,69 @@
+/* Runs in: egress. Reads: hostile. May block: no.
+ *
+ * The door of programs that know nothing of a proxy: the kernel tells where they meant to go, and
+ * the name that this address stands for is what is judged. They see a connection that is there at
+ * once; a refusal is a reset. */
+#include "egress/conn_parts.h"
+#include "egress/names.h"
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+static uint16_t port_of(const struct sockaddr_storage *sa)
+{
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    memcpy(&v4, sa, sizeof v4);
+    memcpy(&v6, sa, sizeof v6);
+    return ntohs(sa->ss_family == AF_INET6 ? v6.sin6_port : v4.sin_port);
+}
+
+static void address_text(const struct sockaddr_storage *sa, char ret[static INET6_ADDRSTRLEN])
+{
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    memcpy(&v4, sa, sizeof v4);
+    memcpy(&v6, sa, sizeof v6);
+    if (!(sa->ss_family == AF_INET6 ? inet_ntop(AF_INET6, &v6.sin6_addr, ret, INET6_ADDRSTRLEN)
+                                    : inet_ntop(AF_INET, &v4.sin_addr, ret, INET6_ADDRSTRLEN)))
+        ret[0] = '\0';
+}
+
+static void redirect_refuse(struct conn *c, const char *address, const char *why)
+{
+    tell_refused(c, address, strlen(address), why);
+    conn_close(c, true);
+}
+
+void redirect_request(struct conn *c, const struct sockaddr_storage *wanted)
+{
+    char address[INET6_ADDRSTRLEN], canonical[HOST_MAX];
+    const char *host = names_host(c->eg->names, (const struct sockaddr *)wanted);
+    address_text(wanted, address);
+    c->door = EG_DOOR_REDIRECT;
+    c->is_tunnel = true;
+    c->request = 1;
+    c->port = port_of(wanted);
+    if (c->over_limit) {
+        redirect_refuse(c, host != NULL ? host : address, "too many connections at once");
+        return;
+    }
+    if (c->port == 0) {
+        redirect_refuse(c, host != NULL ? host : address, "port 0 is no port");
+        return;
+    }
+    if (host == NULL && synthetic_is((const struct sockaddr *)wanted)) {
+        redirect_refuse(c, address, "an address of this session that stands for no name");
+        return;
+    }
+    if (host == NULL) {
+        if (host_canonical(address, strlen(address), false, canonical) == HOST_BAD) {
+            redirect_refuse(c, address, "no address that can be judged");
+            return;
+        }
+        host = canonical;
+    }
+    snprintf(c->host, sizeof c->host, "%s", host);
+    request_check(c);
+}
