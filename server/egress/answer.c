@@ -88,7 +88,7 @@ static int answer_put(struct conn *c, const struct reply *reply, int error)
     case EG_DOOR_SOCKS5:
     case EG_DOOR_SOCKS4:
         return str_add(&c->out, said, socks_said(c, socks_code(reply, error), said));
-    case EG_DOOR_REDIRECT: /* does not know of us: a reset is all it can understand */
+    case EG_DOOR_REDIRECT:
     case EG_DOOR_TLS_NAME:
         break;
     }
@@ -97,7 +97,9 @@ static int answer_put(struct conn *c, const struct reply *reply, int error)
 
 static void conn_answer_error(struct conn *c, const struct reply *reply, int error)
 {
-    if (c->responded || answer_put(c, reply, error) < 0)
+    if (c->door == EG_DOOR_REDIRECT && !c->responded)
+        redirect_reset(c); /* does not know of us: a reset is all it can understand */
+    else if (c->responded || answer_put(c, reply, error) < 0)
         conn_close(c, true);
     else
         answer_start(c);

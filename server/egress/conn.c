@@ -68,6 +68,9 @@ static void deadline_passed(struct deadline *d)
     case CONN_TUNNEL:
         hello_late(c);
         return;
+    case CONN_RESETTING:
+        conn_close(c, true);
+        return;
     case CONN_CLOSED:
     case CONN_HEAD:
     case CONN_DIALLING:
@@ -101,6 +104,9 @@ void conn_ready(void *arg, struct peer *p, int events)
         return;
     case CONN_DRAINING:
         drain_step(c);
+        return;
+    case CONN_RESETTING:
+        conn_close(c, true);
         return;
     case CONN_CLOSED:
     case CONN_CHECKING:

@@ -27,7 +27,8 @@ enum conn_state {
     CONN_REQUEST,  /* the response head is still to come; the request body may be under way */
     CONN_RESPONSE, /* the response body is under way; the request body may be too */
     CONN_ANSWERING,
-    CONN_DRAINING /* all is said; what the client still sends is thrown away */
+    CONN_DRAINING, /* all is said; what the client still sends is thrown away */
+    CONN_RESETTING /* refused; the reset comes as the answer to the client's first bytes */
 };
 
 /* What the daemon is still owed for the present request. */
@@ -113,6 +114,7 @@ size_t socks_said(const struct conn *c, enum socks_code code, uint8_t ret[static
 /* door_redirect.c */
 struct sockaddr_storage;
 void redirect_request(struct conn *c, const struct sockaddr_storage *wanted);
+void redirect_reset(struct conn *c); /* ends the connection */
 
 /* upstream.c */
 void socket_prepare(int fd);

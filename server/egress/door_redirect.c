@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define FIRST_BYTES_MS 200 /* for a client that waits for the server to speak first */
+
 static uint16_t port_of(const struct sockaddr_storage *sa)
 {
     struct sockaddr_in v4;
@@ -30,10 +32,21 @@ static void address_text(const struct sockaddr_storage *sa, char ret[static INET
         ret[0] = '\0';
 }
 
+/* A reset at once meets clients between their connect and their first bytes, where some take it for
+ * nothing at all: one of them then waits for ever, another ends without a word. */
+void redirect_reset(struct conn *c)
+{
+    tell_end(c, "");
+    up_drop(c, true);
+    c->state = CONN_RESETTING;
+    deadline_set(&c->deadline, FIRST_BYTES_MS);
+    peer_want(c->client, UV_READABLE);
+}
+
 static void redirect_refuse(struct conn *c, const char *address, const char *why)
 {
     tell_refused(c, address, strlen(address), why);
-    conn_close(c, true);
+    redirect_reset(c);
 }
 
 void redirect_request(struct conn *c, const struct sockaddr_storage *wanted)

@@ -11,7 +11,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define ACCEPTS_A_TURN 16
@@ -137,6 +139,21 @@ _Noreturn static void start_failed(struct egress *eg, const char *what, int r)
     link_lost(text);
 }
 
+/* Takes FD; without one (-1) the names last as long as this process. */
+static int names_take(struct egress *eg, int take_fd)
+{
+    CLEANUP(fd_done) int fd = take_fd;
+    uint64_t seed = 0;
+    struct stat st;
+    if (fd >= 0 && (fstat(fd, &st) < 0 || (size_t)st.st_size < NAMES_BYTES))
+        return -EBADMSG;
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
+        return -EIO;
+    void *memory = mmap(NULL, NAMES_BYTES, PROT_READ | PROT_WRITE,
+                        fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+    return memory == MAP_FAILED ? -errno : names_new(seed, memory, &eg->names);
+}
+
 /* One that listens is a door, one of UDP the name server's. */
 static int door_take(struct egress *eg, int take_fd)
 {
@@ -162,12 +179,15 @@ static int got_start(struct egress *eg, struct unpack *u, const int *take_fds, s
     if (eg->is_started || n == 0 || n > EGRESS_DOORS_MAX || egress_start_get(u, &eg->start) < 0)
         return -EBADMSG;
     eg->is_started = true;
+    int r = eg->names == NULL ? names_take(eg, -1) : 0;
+    if (r < 0)
+        start_failed(eg, "no memory for names", r);
     for (size_t i = 0; i < n; i++) {
-        int r = door_take(eg, take_fds[i]);
+        r = door_take(eg, take_fds[i]);
         if (r < 0)
             start_failed(eg, "a door cannot be used", r);
     }
-    int r = lockdown_apply(&eg->start.rules, &what);
+    r = lockdown_apply(&eg->start.rules, &what);
     if (r < 0)
         start_failed(eg, what, r);
     rules_done(&eg->start.rules);
@@ -253,6 +273,8 @@ static int got_frame(struct link *l, const struct frame *f, const int *take_fds,
     struct unpack u = unpack_from(f->payload, f->len);
     if (f->kind == M_EG_START)
         return got_start(eg, &u, take_fds, n);
+    if (f->kind == M_EG_NAMES)
+        return eg->is_started || eg->names != NULL ? -EBADMSG : names_take(eg, take_fds[0]);
     if (!eg->is_started)
         return -EBADMSG;
     if (f->kind == M_EG_VERDICT)
@@ -277,10 +299,5 @@ int egress_init(struct egress *eg, uv_loop_t *loop, int take_channel)
     int r = eg->route_fd < 0 ? eg->route_fd : resolver_new(loop, resolver_stale, eg, &eg->resolver);
     if (r == 0)
         r = pool_new(loop, &eg->pool);
-    uint64_t seed = 0;
-    if (r == 0 && getrandom(&seed, sizeof seed, 0) != sizeof seed)
-        r = -EIO;
-    if (r == 0)
-        r = names_new(seed, &eg->names);
     return r < 0 ? r : link_open(&eg->link, loop, take_channel, got_frame);
 }

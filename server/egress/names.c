@@ -1,5 +1,6 @@
 /* Runs in: egress. Reads: hostile (names from inside). May block: no. */
 #include "egress/names.h"
+#include "wire/host.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -7,34 +8,22 @@
 
 #define SLOTS (2 * NAMES_MAX) /* a power of two, never more than half full */
 
+/* The memory is a list of records, the first with length 0 ends it: one byte, the length of the
+ * name; the name; a NUL. */
 struct names {
     uint64_t seed;
+    uint8_t *memory;
+    size_t at; /* where the next record will be */
     size_t n;
-    char *hosts[NAMES_MAX]; /* by number: the address is NAMES_V4_FIRST and it */
-    uint16_t slots[SLOTS];  /* a number and one; 0 = empty */
+    const char *hosts[NAMES_MAX]; /* by number: the address is NAMES_V4_FIRST and it */
+    uint16_t slots[SLOTS];        /* a number and one; 0 = empty */
 };
 _Static_assert(NAMES_MAX < UINT16_MAX, "a slot holds a number and one");
 _Static_assert(NAMES_V4_FIRST + NAMES_MAX <= (SYNTHETIC_V4_NET | ~SYNTHETIC_V4_MASK),
                "within 198.18.0.0/15");
+_Static_assert(NAMES_BYTES >= NAMES_MAX * (size_t)HOST_MAX + 1, "a record each, and the end");
 
 static const uint8_t PREFIX[8] = {SYNTHETIC_V6_BYTES};
-
-int names_new(uint64_t seed, struct names **ret)
-{
-    struct names *n = calloc(1, sizeof *n);
-    if (n == NULL)
-        return -ENOMEM;
-    n->seed = seed;
-    *ret = n;
-    return 0;
-}
-
-void names_free(struct names *n)
-{
-    for (size_t i = 0; n != NULL && i < n->n; i++)
-        free(n->hosts[i]);
-    free(n);
-}
 
 /* FNV-1a from a start that only we know, mixed once more (the finalizer of MurmurHash3). */
 static size_t slot_of(const struct names *n, const char *host)
@@ -46,6 +35,56 @@ static size_t slot_of(const struct names *n, const char *host)
     return (size_t)(h ^ h >> 33) % SLOTS;
 }
 
+/* The slot that holds HOST, or the empty one where it belongs. */
+static size_t slot_find(const struct names *n, const char *host)
+{
+    size_t slot = slot_of(n, host);
+    while (n->slots[slot] != 0 && strcmp(n->hosts[n->slots[slot] - 1u], host) != 0)
+        slot = (slot + 1) % SLOTS;
+    return slot;
+}
+
+static void record_take(struct names *n, size_t slot, size_t len)
+{
+    n->hosts[n->n] = (const char *)n->memory + n->at + 1;
+    n->slots[slot] = (uint16_t)++n->n;
+    n->at += len + 2;
+}
+
+/* What a table before us left; a record that it cannot have written ends the list. */
+static void records_read(struct names *n)
+{
+    char canonical[HOST_MAX];
+    while (n->n < NAMES_MAX && n->memory[n->at] != 0) {
+        size_t len = n->memory[n->at];
+        const char *host = (const char *)n->memory + n->at + 1;
+        if (host[len] != '\0' || host_canonical(host, len, false, canonical) != HOST_NAME ||
+            strcmp(host, canonical) != 0)
+            return;
+        size_t slot = slot_find(n, host);
+        if (n->slots[slot] != 0)
+            return;
+        record_take(n, slot, len);
+    }
+}
+
+int names_new(uint64_t seed, void *memory, struct names **ret)
+{
+    struct names *n = calloc(1, sizeof *n);
+    if (n == NULL)
+        return -ENOMEM;
+    n->seed = seed;
+    n->memory = memory;
+    records_read(n);
+    *ret = n;
+    return 0;
+}
+
+void names_free(struct names *n)
+{
+    free(n);
+}
+
 static void addresses(size_t number, struct in_addr *ret4, struct in6_addr *ret6)
 {
     ret4->s_addr = htonl(NAMES_V4_FIRST + (uint32_t)number);
@@ -54,23 +93,26 @@ static void addresses(size_t number, struct in_addr *ret4, struct in6_addr *ret6
     memcpy(ret6->s6_addr + 12, &ret4->s_addr, 4);
 }
 
+/* Whole before it counts: we may be killed between any two bytes. */
+static void record_write(struct names *n, const char *host, size_t len)
+{
+    uint8_t *at = n->memory + n->at;
+    memcpy(at + 1, host, len + 1);
+    at[len + 2] = 0; /* what may follow is not ours */
+    __atomic_store_n(at, (uint8_t)len, __ATOMIC_RELEASE);
+}
+
 int names_address(struct names *n, const char *host, struct in_addr *ret4, struct in6_addr *ret6)
 {
-    size_t slot = slot_of(n, host);
-    for (; n->slots[slot] != 0; slot = (slot + 1) % SLOTS) {
-        size_t number = n->slots[slot] - 1u;
-        if (strcmp(n->hosts[number], host) == 0) {
-            addresses(number, ret4, ret6);
-            return 0;
-        }
+    size_t len = strlen(host), slot = slot_find(n, host);
+    if (n->slots[slot] != 0) {
+        addresses(n->slots[slot] - 1u, ret4, ret6);
+        return 0;
     }
-    if (n->n == NAMES_MAX)
+    if (n->n == NAMES_MAX || len == 0 || len >= HOST_MAX - 1)
         return -ENOSPC;
-    char *copy = strdup(host);
-    if (copy == NULL)
-        return -ENOMEM;
-    n->hosts[n->n] = copy;
-    n->slots[slot] = (uint16_t)++n->n;
+    record_write(n, host, len);
+    record_take(n, slot, len);
     addresses(n->n - 1, ret4, ret6);
     return 0;
 }

@@ -2,6 +2,9 @@
  * for each name that was asked for, for as long as the session lasts. A name never gets another
  * address, an address never another name; when the table is full, further names get none. Pure.
  *
+ * The names are kept in memory that its owner gives, and which outlives an egress that dies: the
+ * daemon has it for as long as the sandbox lasts (M_EG_NAMES), and the next one reads it again.
+ *
  * 198.18.0.0/24 is left out: the namespace's own address is 198.18.0.1. */
 #pragma once
 #include "wire/synthetic.h"
@@ -9,12 +12,14 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define NAMES_MAX      16384
+#define NAMES_MAX      SYNTHETIC_NAMES
+#define NAMES_BYTES    SYNTHETIC_NAMES_BYTES
 #define NAMES_V4_FIRST SYNTHETIC_V4_NAMES
 
 struct names;
 /* SEED: any number nobody inside knows, so that names cannot be chosen to meet in one slot. */
-int names_new(uint64_t seed, struct names **ret);
+/* MEMORY: NAMES_BYTES, zero or as a table before left it; borrowed for life. */
+int names_new(uint64_t seed, void *memory, struct names **ret);
 void names_free(struct names *n);
 /* The addresses of a canonical host; -ENOSPC when the table is full. */
 int names_address(struct names *n, const char *host, struct in_addr *ret4, struct in6_addr *ret6);

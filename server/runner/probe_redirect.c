@@ -70,10 +70,13 @@ static int look_up(const char *host, int family, uint8_t ret[static 16])
     return address_get(answer, (size_t)got, n, family == AF_INET ? 4 : 16, ret);
 }
 
-/* 0 when the other side says something or ends in order, -ECONNRESET when it resets. */
+/* 0 when the other side says something or ends in order, -ECONNRESET when it resets. It is spoken
+ * to first: a refusal waits for that. */
 static int end_of(int fd)
 {
-    char byte;
+    char byte = '\n';
+    if (send(fd, &byte, 1, MSG_NOSIGNAL) < 0)
+        return -errno;
     int r = probe_wait(fd, POLLIN);
     return r < 0 ? r : recv(fd, &byte, 1, 0) < 0 ? -errno : 0;
 }

@@ -500,6 +500,15 @@ int egress_link_new(struct generation *g, struct egress_link **ret, struct err *
     return 0;
 }
 
+/* What an address inside stands for does not change when an egress dies. */
+static int send_names(struct egress_link *l)
+{
+    if (!wall_has_redirect(l->g->wall))
+        return 0;
+    int fd = way_out_names(l->g);
+    return fd < 0 ? fd : channel_send(&l->ch, M_EG_NAMES, NULL, &fd, 1);
+}
+
 int egress_link_doors(struct egress_link *l, const int *doors, size_t n)
 {
     const struct sessions_deps *deps = &l->s->ss->deps;
@@ -510,7 +519,9 @@ int egress_link_doors(struct egress_link *l, const int *doors, size_t n)
                                  .head_max = EGRESS_HEAD_BYTES,
                                  .dial_ms = EGRESS_DIAL_MS};
     memcpy(start.own_ports, deps->api_ports, sizeof start.own_ports);
-    int r = provider_egress_rules(deps->machine, &start.rules);
+    int r = send_names(l);
+    if (r == 0)
+        r = provider_egress_rules(deps->machine, &start.rules);
     if (r == 0) {
         egress_start_put(&p, &start);
         r = channel_send(&l->ch, M_EG_START, &p, doors, n);

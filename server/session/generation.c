@@ -176,6 +176,7 @@ static void generation_free(struct closing *closing)
 {
     struct generation *g = container_of(closing, struct generation, closing);
     policy_done(&g->policy);
+    fd_close(g->names);
     free(g->way_out_why);
     free(g);
 }
@@ -203,6 +204,7 @@ int generation_new(struct session *s, struct policy *take_policy, struct generat
         return -ENOMEM;
     }
     g->s = s;
+    g->names = -1;
     g->policy = *take_policy;
     *take_policy = (struct policy){0};
     closing_init(&g->closing, generation_free);

@@ -41,6 +41,7 @@ struct generation {
     bool is_launched;
     struct runner_link *runner;
     struct egress_link *egress;
+    int names; /* the memory of the names inside, for one egress after the other; -1 = none yet */
     enum way_out way_out;
     char *way_out_why;
     struct deadline revival; /* of an egress that died (way_out.c) */
@@ -73,7 +74,9 @@ void generation_close(struct generation *g);
 /* A new egress on the doors that are there. */
 int generation_egress_again(struct generation *g, struct err *err);
 
-/* way_out.c: the egress of a proved sandbox died; it is there again; the clock between. */
+/* way_out.c: the memory of the names inside, borrowed, or a negative errno; the egress of a proved
+ * sandbox died; it is there again; the clock between. */
+int way_out_names(struct generation *g);
 void way_out_lost(struct generation *g);
 void way_out_back(struct generation *g);
 void way_out_revive(struct deadline *d);

@@ -30,6 +30,7 @@ static const struct msg_rule rules[] = {{M_STAGE_ORDER, 2, 5, LARGE, "stage_orde
                                         {M_EG_VERDICT, 0, 0, SMALL, "eg_verdict"},
                                         {M_EG_CUT, 0, 0, 4, "eg_cut"},
                                         {M_EG_FILE, 1, 1, 2, "eg_file"},
+                                        {M_EG_NAMES, 1, 1, 0, "eg_names"},
                                         {M_EG_READY, 0, 0, SMALL, "eg_ready"},
                                         {M_EG_CHECK, 0, 0, SMALL, "eg_check"},
                                         {M_EG_RESULT, 0, 0, SMALL, "eg_result"},

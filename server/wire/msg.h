@@ -54,8 +54,10 @@ enum msg_kind {
                          * ("host:port" of the proxy to go through; empty = none), str
                          * authorization (for it) */
     M_EG_CUT = 130,     /* u32 conn: close it now (its site was taken back) */
-    M_EG_FILE = 131, /* u8 file (enum eg_file), u8 readable. 1 fd: a memfd with what it holds now,
-                      * empty when it is not readable */
+    M_EG_FILE = 131,  /* u8 file (enum eg_file), u8 readable. 1 fd: a memfd with what it holds now,
+                       * empty when it is not readable */
+    M_EG_NAMES = 135, /* empty; before M_EG_START, or never. 1 fd: SYNTHETIC_NAMES_BYTES of memory
+                       * for the names inside, which outlives this egress */
     /* egress, up */
     M_EG_READY = 160, /* str failure ("" = locked down and accepting) */
     M_EG_CHECK =

@@ -6,6 +6,7 @@
  * ::c612:100, the same four bytes. */
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/socket.h>
 
 #define SYNTHETIC_V4_NET   0xc6120000u /* 198.18.0.0/15, host byte order */
@@ -13,7 +14,9 @@
 #define SYNTHETIC_V4_OWN   0xc6120001u /* 198.18.0.1 */
 #define SYNTHETIC_V4_NAMES 0xc6120100u /* 198.18.1.0 */
 #define SYNTHETIC_V6_BYTES                                                                         \
-    0xfd, 0x63, 0x6f, 0x72, 0x64, 0x6f, 0x6e, 0x00 /* its first eight bytes */
+    0xfd, 0x63, 0x6f, 0x72, 0x64, 0x6f, 0x6e, 0x00       /* its first eight bytes */
+#define SYNTHETIC_NAMES       16384                      /* that a session can have */
+#define SYNTHETIC_NAMES_BYTES (((size_t)4 << 20) + 4096) /* of the memory they are kept in */
 /* fd63:6f72:646f:6e00::1 */
 #define SYNTHETIC_V6_OWN                                                                           \
     {                                                                                              \

@@ -70,6 +70,21 @@ class Restart(ApiTest):
                          [("v4.test:9005", "error")])
         self.assertEqual(self.c.call("GET", f"/v1/sessions/{self.s['id']}")["state"], "ready")
 
+    def test_names_outlive_it(self):
+        """What an address inside stands for never changes, so that one who kept it means the same place."""
+        look = "/usr/bin/python3 -c 'import socket, sys\nfor h in sys.argv[1:]: print(socket.gethostbyname(h))' "
+        before = self.out(look + "no.test v4.test").split()
+        self.kill()
+        after = self.out(look + "other.test v4.test no.test third.test").split()
+        self.assertEqual([after[1], after[2]], [before[1], before[0]])
+        self.assertEqual(len(set(before + after)), 4)
+        self.kill()
+        self.assertEqual(self.out(f"curl -s --noproxy '*' -m 20 http://{before[1]}/hello"), "hello from 203.0.113.10\n")
+        self.assertEqual(self.out(f"curl -s --noproxy '*' -m 20 http://{before[0]}/hello; echo $?"), "56\n")
+        lab.mark()
+        self.assertEqual([line["at"] for line in lab.reached(self.mark)], ["203.0.113.10"])
+        self.assertEqual(set(lab.asked(self.mark)), {"v4.test"})
+
     def test_one_that_dies_again_and_again_stays_dead_until_verified(self):
         for n in range(6):
             self.kill()

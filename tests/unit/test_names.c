@@ -1,9 +1,19 @@
 /* egress/names: each name its own two addresses for good, both lead back, a full table refuses. */
 #include "unit.h"
 
+#include "base/mem.h"
 #include "egress/names.h"
 #include <arpa/inet.h>
 #include <errno.h>
+
+static unsigned char memory[NAMES_BYTES];
+
+static int memory_clear(void **state)
+{
+    (void)state;
+    memset(memory, 0, sizeof memory);
+    return 0;
+}
 
 static const char *host_of4(const struct names *n, struct in_addr a)
 {
@@ -24,7 +34,7 @@ static void each_its_own(void **state)
     struct in6_addr a6, b6, again6;
     char text[INET6_ADDRSTRLEN];
     (void)state;
-    assert_int_equal(names_new(7, &n), 0);
+    assert_int_equal(names_new(7, memory, &n), 0);
     assert_int_equal(names_address(n, "ok.test", &a, &a6), 0);
     assert_int_equal(names_address(n, "no.test", &b, &b6), 0);
     assert_int_equal(names_address(n, "ok.test", &again, &again6), 0);
@@ -58,7 +68,7 @@ static void what_stands_for_nobody(void **state)
     struct in6_addr a6;
     struct sockaddr other = {.sa_family = AF_UNIX};
     (void)state;
-    assert_int_equal(names_new(7, &n), 0);
+    assert_int_equal(names_new(7, memory, &n), 0);
     assert_int_equal(names_address(n, "ok.test", &a, &a6), 0);
     for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) {
         assert_int_equal(inet_pton(AF_INET, OTHERS[i], &a), 1);
@@ -79,7 +89,7 @@ static void a_full_table(void **state)
     struct in6_addr a6;
     char name[32];
     (void)state;
-    assert_int_equal(names_new(0x123456789abcdef, &n), 0);
+    assert_int_equal(names_new(0x123456789abcdef, memory, &n), 0);
     for (unsigned i = 0; i < NAMES_MAX; i++) {
         snprintf(name, sizeof name, "h%u.test", i);
         assert_int_equal(names_address(n, name, &a, &a6), 0);
@@ -95,12 +105,67 @@ static void a_full_table(void **state)
     names_free(n);
 }
 
+/* An egress that died: the next one reads the same memory, and goes on behind it. */
+static void another_one_goes_on(void **state)
+{
+    struct names *n;
+    struct in_addr a, b;
+    struct in6_addr a6;
+    (void)state;
+    assert_int_equal(names_new(1, memory, &n), 0);
+    assert_int_equal(names_address(n, "a.test", &a, &a6), 0);
+    assert_int_equal(names_address(n, "b.test", &b, &a6), 0);
+    names_free(n);
+    assert_int_equal(names_new(2, memory, &n), 0);
+    assert_string_equal(host_of4(n, a), "a.test");
+    assert_string_equal(host_of4(n, b), "b.test");
+    assert_int_equal(names_address(n, "c.test", &b, &a6), 0);
+    assert_int_equal(ntohl(b.s_addr), NAMES_V4_FIRST + 2);
+    assert_int_equal(names_address(n, "a.test", &b, &a6), 0);
+    assert_int_equal(a.s_addr, b.s_addr);
+    names_free(n);
+}
+
+/* What no table wrote ends the list; what is put there then ends it too. */
+static void memory_is_not_believed(void **state)
+{
+    static const char *const BAD[] = {"A.test", "a b", "198.18.1.1", "a.test.", "a\xff", "ok.test"};
+    struct names *n;
+    struct in_addr a;
+    struct in6_addr a6;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
+        size_t len = strlen(BAD[i]);
+        memset(memory, 0xff, sizeof memory);
+        memcpy(memory, "\7ok.test", 9);
+        memory[9] = (unsigned char)len;
+        memcpy(memory + 10, BAD[i], len + 1);
+        assert_int_equal(names_new(i, memory, &n), 0);
+        assert_int_equal(names_address(n, "new.test", &a, &a6), 0);
+        assert_int_equal(ntohl(a.s_addr), NAMES_V4_FIRST + 1);
+        names_free(n);
+        assert_int_equal(names_new(i, memory, &n), 0);
+        assert_int_equal(names_address(n, "ok.test", &a, &a6), 0);
+        assert_int_equal(ntohl(a.s_addr), NAMES_V4_FIRST);
+        assert_int_equal(names_address(n, "next.test", &a, &a6), 0);
+        assert_int_equal(ntohl(a.s_addr), NAMES_V4_FIRST + 2);
+        names_free(n);
+    }
+    memset(memory, 0xff, sizeof memory); /* no record ends */
+    assert_int_equal(names_new(0, memory, &n), 0);
+    assert_int_equal(names_address(n, "ok.test", &a, &a6), 0);
+    assert_int_equal(ntohl(a.s_addr), NAMES_V4_FIRST);
+    names_free(n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_its_own),
-        cmocka_unit_test(what_stands_for_nobody),
-        cmocka_unit_test(a_full_table),
+        cmocka_unit_test_setup(another_one_goes_on, memory_clear),
+        cmocka_unit_test_setup(memory_is_not_believed, memory_clear),
+        cmocka_unit_test_setup(each_its_own, memory_clear),
+        cmocka_unit_test_setup(what_stands_for_nobody, memory_clear),
+        cmocka_unit_test_setup(a_full_table, memory_clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
