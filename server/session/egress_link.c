@@ -106,6 +106,8 @@ static struct request **request_at(struct egress_link *l, uint32_t conn, uint32_
 static void request_drop(struct egress_link *l, struct request **at)
 {
     struct request *rq = *at;
+    if (!rq)
+        return;
     *at = rq->next;
     l->n_requests--;
     free(rq);
