@@ -31,7 +31,7 @@ static const struct field SESSION_FIELDS[] = {
     {"cwd", FIELD_STRING, AT(cwd), FIELD_NULLABLE, 1, 4096, NULL, NULL},
     {"env", FIELD_OBJECT, AT(env), FIELD_NULLABLE, 0, 0, NULL, NULL},
     {"sites", FIELD_ARRAY, AT(sites), 0, 0, SESSION_SITES, NULL, NULL},
-    {"publish", FIELD_ARRAY, AT(publish), 0, 0, 32, NULL, not_in_this_version},
+    {"publish", FIELD_ARRAY, AT(publish), 0, 0, 32, NULL, NULL},
     {"file_roots", FIELD_STRINGS, AT(file_roots), 0, 0, 32, NULL, NULL},
     {"config_file", FIELD_STRING, AT(config_file), FIELD_NULLABLE, 1, 4096, NULL,
      not_in_this_version},
@@ -157,6 +157,25 @@ static int take_sites(struct request *rq, const struct session_body *in, struct 
                      take_site, ret);
 }
 
+static int take_publish(struct request *rq, const struct session_body *in, struct session_spec *ret)
+{
+    char pointer[32];
+    json_t *port;
+    size_t i;
+
+    json_array_foreach(in->publish, i, port)
+    {
+        json_int_t n = json_integer_value(port);
+        (void)snprintf(pointer, sizeof pointer, "/publish/%zu", i);
+        if (!json_is_integer(port))
+            return request_bad_member(rq, pointer, "type", "must be an integer");
+        if (n < 1 || n > 65535)
+            return request_bad_member(rq, pointer, "range", "must be 1 to 65535");
+        ret->publish[ret->n_publish++] = (uint16_t)n;
+    }
+    return 0;
+}
+
 static int check_agent(struct request *rq, const json_t *agent)
 {
     struct agent_body item = {0};
@@ -204,7 +223,7 @@ int session_spec_take(struct request *rq, struct session_spec *ret)
 
     if ((r = check_tier(rq, in)) < 0 || (r = check_agent(rq, in->agent)) < 0 ||
         (r = env_check(rq, in->env, false)) < 0 || (r = take_folders(rq, in, ret)) < 0 ||
-        (r = take_sites(rq, in, ret)) < 0)
+        (r = take_sites(rq, in, ret)) < 0 || (r = take_publish(rq, in, ret)) < 0)
         return r;
     ret->name = TAKE(in->name);
     ret->cwd = TAKE(in->cwd);
@@ -240,7 +259,7 @@ int session_spec_confirm(struct request *rq, const struct session_spec *spec)
         (void)snprintf(pointer, sizeof pointer, "/sites/%zu/host", i);
         r = site_typed_take(rq, pointer, spec->sites[i].host, spec->sites[i].port, SITES_SESSION,
                             false, &typed);
-        if (r == 0 && typed.is_wide)
+        if (r == 0 && typed.is_wide && !strv_has(&wide, typed.host)) /* its ports are one */
             r = strv_add(&wide, typed.host);
         if (r < 0)
             return r;

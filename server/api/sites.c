@@ -287,7 +287,7 @@ int site_from_json(struct request *rq, const json_t *item, const char *pointer,
     if (r < 0)
         return err_member(&rq->err, r, "body_invalid", pointer, "the site has faults");
     r = site_typed_take(rq, host, in->host, (int)in->port, in->list, in->allow_private, &typed);
-    if (r == 0 && typed.is_wide)
+    if (r == 0 && typed.is_wide && !strv_has(wide, typed.host))
         r = strv_add(wide, typed.host);
     return r < 0 ? r : site_fill(rq, in, &typed, ret);
 }

@@ -19,8 +19,8 @@
         {"cd", 'C', "DIR", "the working folder", 0},                                               \
         {"allow", 0, "HOST[:PORT]", "a site that may be reached; no port means 443 and 80",        \
          OPTION_REPEATS},                                                                          \
-        {"publish", 0, "PORT", "a port opened inside answers outside",                             \
-         OPTION_LATER | OPTION_REPEATS},                                                           \
+        {"publish", 0, "PORT", "a port opened inside answers on this machine's 127.0.0.1",         \
+         OPTION_REPEATS},                                                                          \
         {"network", 0, "PROFILE", "allowlist (the default), open or none", 0},                     \
         {"config", 0, "FILE", "a configuration file for this session", OPTION_LATER},              \
         {"ask", 0, NULL, "ask on the terminal for refused sites", OPTION_LATER},                   \

@@ -113,6 +113,23 @@ static int add_sites(json_t *body, const struct args *a, struct err *err)
     return 0;
 }
 
+static int add_publish(json_t *body, const struct args *a, struct err *err)
+{
+    json_t *ports = args_has(a, "publish") ? json_array() : NULL;
+    for (size_t i = 0; i < args_count(a, "publish"); i++) {
+        uint64_t port = 0;
+        const char *text = args_value(a, "publish", i);
+        if (parse_u64(text, 1, 65535, &port) < 0) {
+            json_decref(ports);
+            return err_set(err, -EINVAL, "usage", "a number, 1 to 65535", "no port: '%s'", text);
+        }
+        json_array_append_new(ports, json_integer((json_int_t)port));
+    }
+    if (ports)
+        json_object_set_new(body, "publish", ports);
+    return 0;
+}
+
 static int add_tier(json_t *body, const struct args *a, struct err *err)
 {
     const char *tier = args_value(a, "tier", 0), *network = args_value(a, "network", 0);
@@ -133,6 +150,12 @@ static int add_tier(json_t *body, const struct args *a, struct err *err)
     if (is_open && args_has(a, "allow"))
         return err_set(err, -EINVAL, "usage", "leave --allow away, or use the tier walled",
                        "tier open has no wall, so every site is open");
+    if (is_open && args_has(a, "publish"))
+        return err_set(err, -EINVAL, "usage", "leave --publish away, or use the tier walled",
+                       "tier open has no wall, so a port that is opened is this machine's own");
+    if (args_has(a, "publish") && network && strcmp(network, "none") == 0)
+        return err_set(err, -EINVAL, "usage", "use --network allowlist, whose list may be empty",
+                       "network none has no egress that could publish a port");
     json_object_set_new(body, "tier", json_string(shown));
     json_object_set_new(body, "require_wall", json_boolean(!is_open));
     if (network)
@@ -159,7 +182,7 @@ json_t *session_body(const struct args *a, struct err *err)
         return NULL;
     }
     if (add_folders(folders, a, cwd, err) < 0 || add_tier(body, a, err) < 0 ||
-        add_sites(body, a, err) < 0)
+        add_sites(body, a, err) < 0 || add_publish(body, a, err) < 0)
         return NULL;
     add_cwd(body, folders, a, cwd);
     /* --ask is of a later version, so nobody answers: full access by name, or refused at once. */

@@ -90,6 +90,8 @@ static int answer_put(struct conn *c, const struct reply *reply, int error)
         return str_add(&c->out, said, socks_said(c, socks_code(reply, error), said));
     case EG_DOOR_REDIRECT:
     case EG_DOOR_TLS_NAME:
+    case EG_DOOR_LOCAL:
+    case EG_DOOR_PUBLISH:
         break;
     }
     return -EOPNOTSUPP;

@@ -122,10 +122,11 @@ void conn_cut(struct conn *c)
     conn_close(c, true);
 }
 
-void conn_accept(struct egress *eg, int take_fd, bool over_limit)
+void conn_accept(struct egress *eg, int take_fd, bool over_limit, enum eg_door door, uint16_t port)
 {
     struct sockaddr_storage wanted;
-    enum redirected redirected = redirected_from(take_fd, &wanted);
+    enum redirected redirected =
+        door >= EG_DOOR_LOCAL ? REDIRECTED_NO : redirected_from(take_fd, &wanted);
     struct conn *c = redirected == REDIRECTED_UNKNOWN ? NULL : calloc(1, sizeof *c);
     if (c == NULL || egress_conn_add(eg, c, &c->id) < 0) {
         fd_close(take_fd);
@@ -142,7 +143,9 @@ void conn_accept(struct egress *eg, int take_fd, bool over_limit)
         conn_close(c, true);
         return;
     }
-    if (redirected == REDIRECTED_YES)
+    if (door >= EG_DOOR_LOCAL)
+        port_request(c, door, port);
+    else if (redirected == REDIRECTED_YES)
         redirect_request(c, &wanted);
     else
         request_next(c);

@@ -11,8 +11,9 @@
 #pragma once
 #include "egress/egress.h"
 
-/* Takes FD. OVER_LIMIT: its first request is answered 503. */
-void conn_accept(struct egress *eg, int take_fd, bool over_limit);
+/* Takes FD. OVER_LIMIT: its first request is answered 503. DOOR is EG_DOOR_LOCAL or EG_DOOR_PUBLISH
+ * with PORT, or anything below: then its first bytes tell. */
+void conn_accept(struct egress *eg, int take_fd, bool over_limit, enum eg_door door, uint16_t port);
 struct verdict_in {
     uint8_t verdict; /* enum eg_verdict, as it came: unknown is DENY */
     uint8_t flags;
@@ -20,4 +21,6 @@ struct verdict_in {
     const char *via, *authorization; /* "host:port" of the proxy to go through, or empty */
 };
 void conn_verdict(struct conn *c, uint32_t request, const struct verdict_in *v);
+/* Allowed, and connected already: TAKE_FD is the other side. */
+void conn_given(struct conn *c, uint32_t request, int take_fd);
 void conn_cut(struct conn *c); /* at once, both sides are reset */

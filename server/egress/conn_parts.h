@@ -64,7 +64,7 @@ struct conn {
     uint16_t port;
     bool is_tunnel; /* asks for one; else it is plain HTTP */
     bool is_named;  /* a tunnel whose TLS name was judged */
-    bool is_head, is_upgrade, is_safe, wants_json, keep_alive, allow_private;
+    bool is_head, is_upgrade, is_safe, wants_json, keep_alive, allow_private, allow_loopback;
     int minor;
     enum body_kind body;
     uint64_t body_len;
@@ -115,6 +115,9 @@ size_t socks_said(const struct conn *c, enum socks_code code, uint8_t ret[static
 struct sockaddr_storage;
 void redirect_request(struct conn *c, const struct sockaddr_storage *wanted);
 void redirect_reset(struct conn *c); /* ends the connection */
+
+/* door_port.c */
+void port_request(struct conn *c, enum eg_door door, uint16_t port);
 
 /* upstream.c */
 void socket_prepare(int fd);

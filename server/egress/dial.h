@@ -23,6 +23,7 @@ struct dial_deps {
     int route_fd;
     uint32_t dial_ms; /* for the whole of it */
     bool is_proxy;    /* the host is the proxy that a person chose: it may be at any address */
+    bool loopback;    /* the host is "localhost", dialled as 127.0.0.1 and ::1 without a look-up */
 };
 struct dialled {
     enum eg_outcome outcome;

@@ -2,8 +2,10 @@
  * May block: no. */
 #include "egress/egress.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "egress/conn.h"
+#include "egress/listen.h"
 #include "egress/lockdown.h"
 #include "egress/names.h"
 #include "egress/nameserver.h"
@@ -81,6 +83,7 @@ static void doors_want(struct egress *eg, int events)
 {
     for (size_t i = 0; i < eg->n_doors; i++)
         peer_want(eg->doors[i], events);
+    listen_want(eg, events);
 }
 
 /* Connections wait in the kernel meanwhile. */
@@ -99,17 +102,15 @@ static void rest_passed(struct deadline *d)
         doors_want(eg, UV_READABLE);
 }
 
-static void door_ready(void *arg, struct peer *p, int events)
+void egress_accept(struct egress *eg, int listening, enum eg_door door, uint16_t port)
 {
-    struct egress *eg = arg;
-    (void)events;
     for (int i = 0; i < ACCEPTS_A_TURN; i++) {
         size_t most = (size_t)eg->start.connections_max;
         if (link_is_busy(&eg->link) || eg->n_conns >= most + EGRESS_SLACK) {
             doors_rest(eg);
             return;
         }
-        int fd = accept4(p->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
             doors_rest(eg);
             return;
@@ -117,8 +118,14 @@ static void door_ready(void *arg, struct peer *p, int events)
         if (fd < 0 && (errno == EAGAIN || errno == EINVAL))
             return;
         if (fd >= 0)
-            conn_accept(eg, fd, eg->n_conns >= most);
+            conn_accept(eg, fd, eg->n_conns >= most, door, port);
     }
+}
+
+static void door_ready(void *arg, struct peer *p, int events)
+{
+    (void)events;
+    egress_accept(arg, p->fd, EG_DOOR_CONNECT, 0); /* or what its first bytes say */
 }
 
 /* ---- The daemon ----------------------------------------------------------------------------- */
@@ -250,6 +257,34 @@ static int got_cut(struct egress *eg, struct unpack *u)
     return 0;
 }
 
+static int got_listen(struct egress *eg, struct unpack *u, const int *take_fds, size_t n)
+{
+    uint8_t door = unpack_u8(u);
+    uint16_t port = unpack_u16(u);
+    if (unpack_end(u) < 0 || (door != EG_DOOR_LOCAL && door != EG_DOOR_PUBLISH) || port == 0)
+        return -EBADMSG;
+    if (n == 0)
+        listen_drop(eg, (enum eg_door)door, port);
+    else if (listen_add(eg, (enum eg_door)door, port, take_fds[0]) < 0)
+        log_warn("egress.listen", "port=%u not accepted on", port);
+    return 0;
+}
+
+static int got_socket(struct egress *eg, struct unpack *u, const int *take_fds)
+{
+    uint32_t id = unpack_u32(u), request = unpack_u32(u);
+    if (unpack_end(u) < 0)
+        return -EBADMSG;
+    struct slot *slot = slot_find(eg, id);
+    if (slot != NULL) {
+        conn_given(slot->conn, request, take_fds[0]);
+        return 0;
+    }
+    fd_close(take_fds[0]);
+    verdict_orphaned(eg, id, request, EG_ALLOW);
+    return 0;
+}
+
 static void resolver_stale(void *arg, enum eg_file file)
 {
     struct egress *eg = arg;
@@ -281,6 +316,10 @@ static int got_frame(struct link *l, const struct frame *f, const int *take_fds,
         return got_verdict(eg, &u);
     if (f->kind == M_EG_FILE)
         return got_file(eg, &u, take_fds);
+    if (f->kind == M_EG_LISTEN || f->kind == M_EG_UNLISTEN)
+        return got_listen(eg, &u, take_fds, n);
+    if (f->kind == M_EG_SOCKET)
+        return got_socket(eg, &u, take_fds);
     return f->kind == M_EG_CUT ? got_cut(eg, &u) : -EBADMSG;
 }
 

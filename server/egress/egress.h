@@ -18,6 +18,7 @@
 
 struct conn;
 struct names;
+struct listener;
 struct slot;
 struct egress {
     uv_loop_t *loop;
@@ -32,6 +33,7 @@ struct egress {
     struct peer *nameserver; /* or NULL: nothing is redirected */
     struct names *names;
     bool has_ipv6, told_full;
+    struct listener *listeners; /* egress/listen.h */
     struct closing closing;
     struct deadline rest; /* accepting waits for it */
     struct slot *slots;   /* connections by the lower bits of their id; grows */
@@ -41,5 +43,7 @@ struct egress {
 /* Takes the channel's descriptor; everything that needs files or new kinds of sockets is opened
  * here, before the daemon's order locks the process down. */
 int egress_init(struct egress *eg, uv_loop_t *loop, int take_channel);
+/* Takes what waits at LISTENING; DOOR and PORT as for conn_accept. */
+void egress_accept(struct egress *eg, int listening, enum eg_door door, uint16_t port);
 int egress_conn_add(struct egress *eg, struct conn *c, uint32_t *ret_id); /* -ENOSPC */
 void egress_conn_remove(struct egress *eg, uint32_t id);

@@ -18,6 +18,8 @@ int opened_put(struct str *out, const struct conn *c)
     case EG_DOOR_HTTP:
     case EG_DOOR_REDIRECT: /* thinks that it is connected already */
     case EG_DOOR_TLS_NAME:
+    case EG_DOOR_LOCAL:
+    case EG_DOOR_PUBLISH:
         break;
     }
     return 0;
@@ -35,7 +37,7 @@ void tunnel_start(struct conn *c)
     if (opened_put(&opened, c) < 0 ||
         (opened.len > 0 &&
          send(c->client->fd, opened.data, opened.len, MSG_NOSIGNAL) != (ssize_t)opened.len) ||
-        hello_start(c) < 0) {
+        (c->door < EG_DOOR_LOCAL && hello_start(c) < 0)) {
         conn_close(c, true);
         return;
     }

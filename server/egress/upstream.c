@@ -1,6 +1,7 @@
 /* Runs in: egress. Reads: hostile. May block: no.
  *
  * From the verdict to the server's socket. */
+#include "base/fd.h"
 #include "base/mem.h"
 #include "egress/conn_parts.h"
 #include <errno.h>
@@ -94,6 +95,21 @@ static void conn_dialled(void *arg, const struct dialled *r)
     upstream_ready(c, c->up_address);
 }
 
+void conn_given(struct conn *c, uint32_t request, int take_fd)
+{
+    if (c->state != CONN_CHECKING || c->request != request) {
+        fd_close(take_fd);
+        return;
+    }
+    deadline_clear(&c->deadline);
+    c->owed = OWED_RESULT;
+    socket_prepare(take_fd);
+    if (peer_new(c->eg->loop, take_fd, conn_ready, c, &c->up) < 0)
+        conn_close(c, true);
+    else
+        upstream_ready(c, "inside");
+}
+
 static bool port_is_own(const struct egress_start *start, uint16_t port)
 {
     for (size_t i = 0; i < ARRAY_LEN(start->own_ports); i++)
@@ -125,7 +141,8 @@ void conn_dial(struct conn *c)
     const struct dial_deps deps = {.loop = eg->loop,
                                    .resolver = eg->resolver,
                                    .route_fd = eg->route_fd,
-                                   .dial_ms = eg->start.dial_ms};
+                                   .dial_ms = eg->start.dial_ms,
+                                   .loopback = c->allow_loopback};
     up_drop(c, false);
     c->state = CONN_DIALLING;
     deadline_clear(&c->deadline); /* the dial has its own */
@@ -165,6 +182,7 @@ static void verdict_allow(struct conn *c, const struct verdict_in *v)
 {
     c->owed = OWED_RESULT;
     c->allow_private = v->flags & EG_ALLOW_PRIVATE;
+    c->allow_loopback = v->flags & EG_ALLOW_LOOPBACK;
     if (port_is_own(&c->eg->start, c->port)) {
         tell_result(c, EG_OWN_PORT, "", "the port is Cordon's own");
         verdict_deny(c, &(struct verdict_in){.reason = "own_port",

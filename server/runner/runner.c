@@ -7,6 +7,7 @@
 #include "runner/answer.h"
 #include "runner/command.h"
 #include "runner/lockdown.h"
+#include "runner/ports.h"
 #include "runner/probe.h"
 #include "runner/tree.h"
 #include "runner/worker.h"
@@ -165,6 +166,11 @@ static void frame_do(struct runner *r, const struct frame *f, int *fds, size_t n
         break;
     case M_TERM_ALL:
         do_term_all(r);
+        break;
+    case M_LISTEN:
+    case M_CONNECT:
+        if ((f->kind == M_LISTEN ? port_listen : port_connect)(f, r->control) < 0)
+            end(r, CHILD_PROTOCOL);
         break;
     default:
         end(r, CHILD_PROTOCOL);

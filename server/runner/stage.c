@@ -182,6 +182,10 @@ static void network_up(struct stage *s)
     int r = stop_without("network") ? 0 : netlink_loopback_up();
     if (r < 0)
         stage_fail(s->control, CHILD_NETWORK, r, "loopback");
+    /* Low ports of the session's own network are anybody's in it. Where the kernel refuses this, a
+     * service of the host on such a port cannot stand inside, and that is told. */
+    if (!stop_without("network"))
+        (void)text_write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
 }
 
 /* Redirect and name server, or neither: then the proxy variables alone remain. The daemon knows it

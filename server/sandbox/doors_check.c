@@ -82,6 +82,34 @@ static const char *door_fault(int fd, bool is_dns, uint16_t port, int family, ui
     return NULL;
 }
 
+/* In the namespace that DOOR is in, which was checked. */
+static bool is_inside(int fd, int door)
+{
+    uint64_t cookie = netns_cookie(door);
+    return cookie != 0 && netns_cookie(fd) == cookie;
+}
+
+int wall_listeners_check(const struct wall *w, const int *fds, size_t n, uint16_t port)
+{
+    static const int FAMILIES[] = {AF_INET, AF_INET6};
+    uint64_t own = own_cookie();
+    if (w->n_doors == 0 || n == 0 || n > ARRAY_LEN(FAMILIES))
+        return -EBADF;
+    for (size_t i = 0; i < n; i++)
+        if (door_fault(fds[i], false, port, FAMILIES[i], own) || !is_inside(fds[i], w->doors[0]) ||
+            fd_nonblock(fds[i], true) < 0)
+            return -EBADF;
+    return 0;
+}
+
+int wall_socket_check(const struct wall *w, int fd)
+{
+    if (w->n_doors == 0 || !is_tcp(fd) || option(fd, SO_ACCEPTCONN) != 0 ||
+        !is_inside(fd, w->doors[0]))
+        return -EBADF;
+    return fd_nonblock(fd, true);
+}
+
 int doors_check(const int *fds, size_t n, uint16_t port, bool *ret_redirect, struct err *err)
 {
     static const int FAMILIES[] = {AF_INET, AF_INET6};

@@ -39,6 +39,10 @@ int wall_take_control(struct wall *w); /* the control socket; caller owns */
 const int *wall_doors(const struct wall *w, size_t *ret_n);
 /* Is all other TCP redirected to the doors, and is the name server's door among them (the last)? */
 bool wall_has_redirect(const struct wall *w);
+/* What the runner handed out is what was asked of it, in the wall's own network: 1 or 2 listeners
+ * on loopback and PORT; a TCP connection. Made non-blocking. -EBADF when it is not. */
+int wall_listeners_check(const struct wall *w, const int *fds, size_t n, uint16_t port);
+int wall_socket_check(const struct wall *w, int fd);
 int wall_landlock_abi(const struct wall *w);
 /* Limits that hold for all in the wall together, by its control group (sandbox/cgroup). */
 enum wall_limit { WALL_MEMORY = 1, WALL_PROCESSES = 2, WALL_CPU = 4 };

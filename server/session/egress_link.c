@@ -29,7 +29,7 @@ struct request {
     char site_id[32];
     char rule[HOST_MAX + 12];
     uint8_t door; /* enum eg_door */
-    bool is_proof, is_open;
+    bool is_proof, is_open, is_published;
     bool is_name; /* the TLS name within the tunnel whose number it has, but for EG_NAME_REQUEST */
 };
 
@@ -89,6 +89,8 @@ static void way_out_is(struct egress_link *l, enum way_out state, const char *wh
     }
     if (g->state == GEN_PROVED)
         state == WAY_DEAD ? way_out_lost(g) : way_out_back(g);
+    if (state == WAY_READY)
+        session_ports_follow(s);
     generation_step(g);
 }
 
@@ -193,6 +195,20 @@ static int take_name(struct egress_link *l, uint32_t conn, uint32_t number, cons
     return send_verdict(l, conn, number, &v);
 }
 
+/* To a published port: what listens inside is asked for, and decides what is answered. */
+static int publish_check(struct egress_link *l, uint32_t conn, uint32_t number, uint16_t port)
+{
+    if (!session_publishes(l->s, port))
+        return -EBADMSG;
+    struct request *rq = request_add(l, conn, number, "localhost", port);
+    if (!rq)
+        return -ENOMEM;
+    rq->is_published = true;
+    (void)snprintf(rq->rule, sizeof rq->rule, "publish %u", port);
+    publish_connect(l->s, l, conn, number, port);
+    return 0;
+}
+
 static int take_check(struct egress_link *l, struct unpack *u)
 {
     struct session *s = l->s;
@@ -206,12 +222,14 @@ static int take_check(struct egress_link *l, struct unpack *u)
     int r = unpack_end(u);
     if (r < 0 || !host)
         return r < 0 ? r : -ENOMEM;
-    if (door > EG_DOOR_TLS_NAME || port == 0 || l->n_requests >= EGRESS_REQUESTS ||
+    if (door > EG_DOOR_PUBLISH || port == 0 || l->n_requests >= EGRESS_REQUESTS ||
         host_canonical(host, strlen(host), false, canonical) == HOST_BAD ||
         strcmp(host, canonical) != 0 || *request_at(l, conn, number))
         return -EBADMSG;
     if (door == EG_DOOR_TLS_NAME)
         return take_name(l, conn, number, host, port);
+    if (door == EG_DOOR_PUBLISH)
+        return publish_check(l, conn, number, port);
     egress_judge(l->g, host, port, &v, &why);
     bool proof = egress_is_proof_probe(l->g, host, port);
     if (v.verdict == EG_DENY && !proof)
@@ -305,6 +323,24 @@ static int take_result(struct egress_link *l, struct unpack *u)
         audit_opened(s, rq, address, detail, OUTCOME_ERROR);
     request_drop(l, at);
     return 0;
+}
+
+void egress_link_give(struct egress_link *l, uint32_t conn, uint32_t number, int take_fd,
+                      const char *why)
+{
+    struct request **at = request_at(l, conn, number), *rq = *at;
+    if (rq && rq->is_published && !rq->is_open && take_fd >= 0) {
+        CLEANUP(pack_done) struct pack p = {0};
+        pack_u32(&p, conn);
+        pack_u32(&p, number);
+        (void)channel_send(&l->ch, M_EG_SOCKET, &p, &take_fd, 1);
+    } else if (rq && rq->is_published && !rq->is_open) {
+        const struct verdict_out v = {.reason = "not_listed", .rule = why};
+        audit_opened(l->s, rq, "", why, OUTCOME_ERROR);
+        request_drop(l, at);
+        (void)send_verdict(l, conn, number, &v);
+    }
+    fd_close(take_fd);
 }
 
 static int take_closed(struct egress_link *l, struct unpack *u)
@@ -498,6 +534,7 @@ int egress_link_new(struct generation *g, struct egress_link **ret, struct err *
     }
     stop_point("egress-spawned");
     g->way_out = WAY_STARTING;
+    g->is_egress_told = false;
     *ret = l;
     return 0;
 }
@@ -532,6 +569,22 @@ int egress_link_doors(struct egress_link *l, const int *doors, size_t n)
     return r;
 }
 
+int egress_link_listen(struct egress_link *l, enum eg_door door, uint16_t port, int fd)
+{
+    CLEANUP(pack_done) struct pack p = {0};
+    pack_u8(&p, (uint8_t)door);
+    pack_u16(&p, port);
+    return channel_send(&l->ch, M_EG_LISTEN, &p, &fd, 1);
+}
+
+int egress_link_unlisten(struct egress_link *l, enum eg_door door, uint16_t port)
+{
+    CLEANUP(pack_done) struct pack p = {0};
+    pack_u8(&p, (uint8_t)door);
+    pack_u16(&p, port);
+    return channel_send(&l->ch, M_EG_UNLISTEN, &p, NULL, 0);
+}
+
 void egress_link_recheck(struct egress_link *l)
 {
     const struct host_entry *why;
@@ -539,7 +592,7 @@ void egress_link_recheck(struct egress_link *l)
     if (!l || l->is_closing)
         return;
     for (struct request *rq = l->requests; rq; rq = rq->next) {
-        if (rq->is_proof)
+        if (rq->is_proof || rq->is_published)
             continue;
         egress_judge(l->g, rq->host, rq->port, &v, &why);
         if (v.verdict != EG_DENY)

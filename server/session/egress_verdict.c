@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_own_port(const struct session *s, uint16_t port)
+bool is_own_port(const struct session *s, uint16_t port)
 {
     const uint16_t *ports = s->ss->deps.api_ports;
     for (size_t i = 0; i < ARRAY_LEN(s->ss->deps.api_ports) && ports[i]; i++)
@@ -46,6 +46,18 @@ static bool is_proof_target(const struct generation *g, const char *host, uint16
            host_canonical(host, strlen(host), false, canonical) != HOST_NAME;
 }
 
+/* A service of the host's loopback that a person opened for this session. */
+static void allow_local(struct session *s, enum tier tier, uint16_t port, struct verdict_out *out,
+                        const struct host_entry **why)
+{
+    out->verdict = EG_ALLOW;
+    out->flags = EG_ALLOW_LOOPBACK;
+    out->reason = "listed";
+    out->rule = "localhost, for this session";
+    if (session_hosts_match(s, tier, "localhost", port, why) != VERDICT_ALLOW)
+        *why = NULL;
+}
+
 /* Every path that does not reach an explicit allow is DENY (0). */
 void egress_judge(const struct generation *g, const char *host, uint16_t port,
                   struct verdict_out *out, const struct host_entry **why)
@@ -64,6 +76,11 @@ void egress_judge(const struct generation *g, const char *host, uint16_t port,
     }
     if (is_proof_target(g, host, port)) {
         deny(out, "not_listed", "an address that the proof tries to reach");
+        return;
+    }
+    if (strcmp(host, "localhost") == 0 && !is_own_port(s, port) && session_has_local(s, port) &&
+        g->policy.network != NET_NONE) {
+        allow_local(s, g->policy.tier, port, out, why);
         return;
     }
     if (is_loopback(host)) {

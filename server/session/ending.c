@@ -66,6 +66,7 @@ static void down_kill(struct session *s)
     deadline_clear(&s->deadline);
     renewal_over(s, NULL);
     nested_stop(&s->nested);
+    publish_close(s);
     s->n_down = 1; /* ours, so that no callback ends it while we are here */
     generation_close(s->making);
     generation_close(s->now);

@@ -177,6 +177,7 @@ static void generation_free(struct closing *closing)
     struct generation *g = container_of(closing, struct generation, closing);
     policy_done(&g->policy);
     fd_close(g->names);
+    generation_ports_free(g);
     free(g->way_out_why);
     free(g);
 }

@@ -56,6 +56,10 @@ struct generation {
     char proof_allowed[48], proof_refused[48]; /* host names; empty = no proof runs */
     int64_t verified_at;
 
+    struct local_port *local; /* ports inside that stand for services of the host */
+    bool is_egress_told;      /* of its ports, and whether it accepts for published ones */
+    bool is_publishing;
+
     unsigned n_users; /* commands that run in it or left something running, file calls */
     unsigned n_down;  /* callbacks still to come while it closes */
 };

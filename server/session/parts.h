@@ -18,9 +18,11 @@
 #include "session/command.h"
 #include "session/generation.h"
 #include "session/nested.h"
+#include "session/ports.h"
 #include "session/runner_link.h"
 #include "session/session.h"
 #include "store/records.h"
+#include "wire/msg.h"
 #include "wire/order.h"
 
 #define SESSION_DOOR_PORT  DOOR_PORT
@@ -132,6 +134,8 @@ struct session {
 
     struct own_site *sites;
     size_t n_sites;
+    struct published publish[SESSION_PUBLISH];
+    size_t n_publish;
     struct hostset *own_hosts; /* of SITES; NULL = to be compiled */
     struct hostset *all_hosts; /* both lists in one, for showing; NULL = to be compiled */
 
@@ -233,11 +237,18 @@ void session_warn_via(struct session *s); /* of proxies that cannot be used */
 void egress_judge(const struct generation *g, const char *host, uint16_t port,
                   struct verdict_out *out, const struct host_entry **why);
 bool egress_is_proof_probe(const struct generation *g, const char *host, uint16_t port);
+bool is_own_port(const struct session *s, uint16_t port); /* of Cordon's API */
 /* Starts cordon-egress; it waits for egress_link_doors. Reports by generation->way_out and
  * generation_step. */
 int egress_link_new(struct generation *g, struct egress_link **ret, struct err *err);
 int egress_link_doors(struct egress_link *l, const int *doors, size_t n);
 void egress_link_recheck(struct egress_link *l); /* cuts tunnels to what is no longer allowed */
+/* FD (borrowed) is accepted on as DOOR and PORT; no more of it. */
+int egress_link_listen(struct egress_link *l, enum eg_door door, uint16_t port, int fd);
+int egress_link_unlisten(struct egress_link *l, enum eg_door door, uint16_t port);
+/* The other side of a connection to a published port; -1 = none, WHY. */
+void egress_link_give(struct egress_link *l, uint32_t conn, uint32_t number, int take_fd,
+                      const char *why);
 /* KILL, reaped, then CLOSED (may be NULL). */
 void egress_link_close(struct egress_link *l, void (*closed)(void *arg), void *arg);
 pid_t egress_link_pid(const struct egress_link *l);

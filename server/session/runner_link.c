@@ -28,7 +28,7 @@ struct runner_link {
     bool is_closed;
 };
 
-static const uint8_t KINDS[] = {M_PROBED, M_START_FAILED, M_TOOLED, 0};
+static const uint8_t KINDS[] = {M_PROBED, M_START_FAILED, M_TOOLED, M_LISTENING, M_CONNECTED, 0};
 
 static void link_free(struct closing *closing)
 {
@@ -234,6 +234,17 @@ int runner_link_tool(struct runner_link *l, uint32_t id, const struct pack *p, i
 {
     int r = call_add(l, id, M_TOOLED, deadline_ms, done, arg);
     return r < 0 ? r : send_call(l, id, M_TOOL, p, fd);
+}
+
+int runner_link_port(struct runner_link *l, uint8_t kind, uint16_t port, uint64_t deadline_ms,
+                     runner_answer_fn *done, void *arg)
+{
+    CLEANUP(pack_done) struct pack p = {0};
+    uint32_t id = runner_link_new_id(l);
+    pack_u32(&p, id);
+    pack_u16(&p, port);
+    int r = call_add(l, id, kind == M_LISTEN ? M_LISTENING : M_CONNECTED, deadline_ms, done, arg);
+    return r < 0 ? r : send_call(l, id, kind, &p, -1);
 }
 
 int runner_link_take_fd(struct runner_link *l, int *ret_fd)

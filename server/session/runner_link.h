@@ -39,6 +39,11 @@ int runner_link_tool(struct runner_link *l, uint32_t id, const struct pack *p, i
                      uint64_t deadline_ms, runner_answer_fn *done, void *arg);
 int runner_link_take_fd(struct runner_link *l, int *ret_fd);
 
+/* KIND is M_LISTEN or M_CONNECT, PORT inside; the payload: id, u32 errno, u8 count, and COUNT
+ * descriptors. */
+int runner_link_port(struct runner_link *l, uint8_t kind, uint16_t port, uint64_t deadline_ms,
+                     runner_answer_fn *done, void *arg);
+
 struct runner_start {
     uint32_t id, flags;
     const struct strv *argv, *env;

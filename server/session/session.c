@@ -32,6 +32,7 @@ static void session_free(struct closing *closing)
     struct session *s = container_of(closing, struct session, closing);
     folders_free(s->folders, s->n_folders);
     session_sites_free(s);
+    publish_close(s);
     policy_done(&s->policy);
     json_decref(s->receipt);
     strv_done(&s->file_roots);
@@ -210,6 +211,7 @@ void session_be_ready(struct session *s)
     if (s->provider != PROVIDER_DIRECT)
         nested_watch(&s->nested, &s->now->policy);
     session_set_state(s, SESSION_READY);
+    session_ports_follow(s); /* before any command is started */
     session_commands_ready(s);
 }
 
@@ -373,6 +375,8 @@ static int prepare(struct session *s, const struct session_spec *spec, struct po
                    struct err *err)
 {
     int r = spec_apply(s, spec, err);
+    if (r == 0)
+        r = publish_open(s, err);
     if (r == 0 && s->provider != PROVIDER_DIRECT)
         r = private_new(&s->private_dir, &s->private_lock, err);
     stop_point("private-made");
@@ -414,6 +418,7 @@ int session_create(struct sessions *ss, const struct session_spec *spec, const s
     s->caller_env = spec->caller_env;
     int r = make(s, spec, err);
     if (r < 0) {
+        publish_close(s); /* now: the next request may want the ports */
         session_unref(s);
         return r;
     }

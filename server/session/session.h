@@ -79,6 +79,8 @@ struct session_spec { /* of POST /sessions; checked for shape by the api, for se
     } * sites;
     size_t n_sites;
     struct strv file_roots;
+    uint16_t publish[32]; /* SESSION_PUBLISH */
+    size_t n_publish;
     json_t *agent;           /* {name, version}, or NULL */
     char *const *caller_env; /* of the daemon; stays for its life */
 };

@@ -95,13 +95,16 @@ json_t *env_names(const json_t *env)
 
 static void put_asked_for(const struct session *s, json_t *out)
 {
-    json_t *roots = json_array();
+    json_t *roots = json_array(), *publish = json_array();
+    for (size_t i = 0; i < s->n_publish; i++)
+        (void)json_array_append_new(publish, json_integer(s->publish[i].port));
     for (size_t i = 0; i < s->file_roots.n; i++)
         (void)json_array_append_new(roots, json_string(s->file_roots.items[i]));
     (void)json_object_set_new(out, "folders", folders_json(s));
     (void)json_object_set_new(out, "sites", sites_json(s));
     (void)json_object_set_new(out, "env", env_names(s->env));
     (void)json_object_set_new(out, "file_roots", roots);
+    (void)json_object_set_new(out, "publish", publish);
     (void)json_object_set_new(out, "cwd", text_or_null(s->cwd));
     if (s->agent)
         (void)json_object_set(out, "agent", s->agent);

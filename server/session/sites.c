@@ -9,13 +9,27 @@
 /* ---- Own sites --------------------------------------------------------------------------------
  */
 
-/* What this version cannot open is refused, never taken and ignored. */
-static int check_address(const char *host, bool allow_private, struct err *err)
+/* A service of the host's loopback is one port, by the one name that means this host inside. */
+static int check_local(const struct session *s, const char *host, int port, struct err *err)
 {
-    if (strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0)
-        return err_set(err, -EINVAL, "site_invalid", "reach the service from outside the session",
-                       "%s: services of the host's loopback: not in this version", host);
-    (void)allow_private;
+    unsigned n = 0;
+    if (strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0)
+        return err_set(err, -EINVAL, "site_invalid", "write localhost",
+                       "%s: a service of the host's loopback is opened by the name localhost",
+                       host);
+    if (strcmp(host, "localhost") != 0)
+        return 0;
+    if (port == 0)
+        return err_set(err, -EINVAL, "site_invalid", "name the port of the service",
+                       "localhost: one port is opened, not all");
+    if (port == SESSION_DOOR_PORT || is_own_port(s, (uint16_t)port))
+        return err_set(err, -EINVAL, "site_invalid", "none: it stays refused whatever a rule says",
+                       "localhost:%d is a port of Cordon's own", port);
+    for (const struct own_site *o = s->sites; o; o = o->next)
+        n += strcmp(o->row.host, "localhost") == 0;
+    if (n >= SESSION_LOCAL)
+        return err_set(err, -E2BIG, "too_many", NULL,
+                       "a session has at most %d services of the host's loopback", SESSION_LOCAL);
     return 0;
 }
 
@@ -37,7 +51,7 @@ int site_row_make(struct session *s, const char *host, int port, bool allow_priv
                        "%s: the port stands in a member of its own", host);
     if (port < 0 || port > 65535)
         return err_set(err, -EINVAL, "site_invalid", NULL, "port %d: 1 to 65535", port);
-    r = check_address(rule.host, allow_private, err);
+    r = check_local(s, rule.host, port, err);
     if (r < 0)
         return r;
     *ret = (struct site){.list = SITES_SESSION,
@@ -149,6 +163,7 @@ int session_site_add(struct session *s, const char *host, int port, bool allow_p
     session_audit(s, actor, "site.added", target, NULL, OUTCOME_OK);
     tell(s, row.id, row.rev, EVENT_CREATED);
     session_changed(s);
+    session_ports_follow(s);
     *ret = row;
     return 0;
 }
@@ -175,6 +190,7 @@ int session_site_remove(struct session *s, const char *site_id, const struct act
     int64_t rev = o->row.rev + 1;
     free(o);
     session_egress_recheck(s); /* first: the way is shut whatever the store says */
+    session_ports_follow(s);
     int r = site_delete(s->ss->deps.db, site_id);
     session_audit(s, actor, "site.removed", target, NULL, r < 0 ? OUTCOME_ERROR : OUTCOME_OK);
     tell(s, site_id, rev, EVENT_REMOVED);

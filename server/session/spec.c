@@ -196,6 +196,26 @@ static int apply_sites(struct session *s, const struct session_spec *spec, struc
     return 0;
 }
 
+/* Without a wall a port that is opened is the host's own; without an egress nobody accepts. */
+static int apply_publish(struct session *s, const struct session_spec *spec, struct err *err)
+{
+    char pointer[32];
+    if (spec->n_publish > 0 && s->provider == PROVIDER_DIRECT)
+        return err_member(err, -EINVAL, "body_invalid", "/publish",
+                          "no wall stands, so a port that is opened is this machine's own");
+    if (spec->n_publish > 0 && s->network == NET_NONE)
+        return err_member(err, -EINVAL, "body_invalid", "/publish",
+                          "network none has no egress: use allowlist, whose list may be empty");
+    for (size_t i = 0; i < spec->n_publish; i++) {
+        (void)snprintf(pointer, sizeof pointer, "/publish/%zu", i);
+        if (session_publishes(s, spec->publish[i]))
+            return err_member(err, -EINVAL, "body_invalid", pointer, "port %u is named twice",
+                              spec->publish[i]);
+        s->publish[s->n_publish++] = (struct published){spec->publish[i], -1};
+    }
+    return 0;
+}
+
 static int apply_roots(struct session *s, const struct session_spec *spec, struct err *err)
 {
     for (size_t i = 0; i < spec->file_roots.n; i++) {
@@ -244,6 +264,8 @@ int spec_apply(struct session *s, const struct session_spec *spec, struct err *e
         r = apply_env(s, spec, err);
     if (r == 0)
         r = apply_sites(s, spec, err);
+    if (r == 0)
+        r = apply_publish(s, spec, err);
     if (r == 0)
         r = apply_roots(s, spec, err);
     if (r == 0)

@@ -15,12 +15,16 @@ static const struct msg_rule rules[] = {{M_STAGE_ORDER, 2, 5, LARGE, "stage_orde
                                         {M_START, 4, 4, LARGE, "start"},
                                         {M_TOOL, 0, 1, LARGE, "tool"},
                                         {M_TERM_ALL, 0, 0, 0, "term_all"},
+                                        {M_LISTEN, 0, 0, 6, "listen"},
+                                        {M_CONNECT, 0, 0, 6, "connect"},
                                         {M_DOORS, 0, FDS_PER_MESSAGE, 1, "doors"},
                                         {M_STAGE_FAILED, 0, 0, SMALL, "stage_failed"},
                                         {M_READY, 0, 0, SMALL, "ready"},
                                         {M_PROBED, 0, 0, SMALL, "probed"},
                                         {M_START_FAILED, 0, 0, 9, "start_failed"},
                                         {M_TOOLED, 0, 1, LARGE, "tooled"},
+                                        {M_LISTENING, 0, 2, 9, "listening"},
+                                        {M_CONNECTED, 0, 1, 9, "connected"},
                                         {M_CMD_SIGNAL, 0, 0, 5, "cmd_signal"},
                                         {M_CMD_STARTED, 0, 0, 4, "cmd_started"},
                                         {M_CMD_FAILED, 0, 0, 5, "cmd_failed"},
@@ -31,6 +35,9 @@ static const struct msg_rule rules[] = {{M_STAGE_ORDER, 2, 5, LARGE, "stage_orde
                                         {M_EG_CUT, 0, 0, 4, "eg_cut"},
                                         {M_EG_FILE, 1, 1, 2, "eg_file"},
                                         {M_EG_NAMES, 1, 1, 0, "eg_names"},
+                                        {M_EG_LISTEN, 1, 1, 3, "eg_listen"},
+                                        {M_EG_UNLISTEN, 0, 0, 3, "eg_unlisten"},
+                                        {M_EG_SOCKET, 1, 1, 8, "eg_socket"},
                                         {M_EG_READY, 0, 0, SMALL, "eg_ready"},
                                         {M_EG_CHECK, 0, 0, SMALL, "eg_check"},
                                         {M_EG_RESULT, 0, 0, SMALL, "eg_result"},
@@ -65,6 +72,8 @@ int msg_fds(const struct frame *f, size_t queued)
         n = payload_byte(f, 4) == TOOL_WRITE;
     else if (f->kind == M_TOOLED) /* u32 id, u32 errno, u8 layer, u8 fds */
         n = payload_byte(f, 9);
+    else if (f->kind == M_LISTENING || f->kind == M_CONNECTED) /* u32 id, u32 errno, u8 count */
+        n = payload_byte(f, 8);
     else if (f->kind == M_EG_START || f->kind == M_STAGE_ORDER)
         n = queued;
     if (n > queued || n < rule->fds_min || n > rule->fds_max)

@@ -32,6 +32,8 @@ enum msg_kind {
                         * 4 fds: stdin, stdout, stderr, command channel (the supervisor's end) */
     M_TOOL = 5,        /* wire/tool.h: u32 id, u8 op, fields. 0 or 1 fd (content to write) */
     M_TERM_ALL = 6,    /* empty: SIGTERM to every process but the runner and its supervisors */
+    M_LISTEN = 7,      /* u32 id, u16 port: on 127.0.0.1 and ::1 inside */
+    M_CONNECT = 8,     /* u32 id, u16 port: to 127.0.0.1 inside, else ::1 */
     /* control, up */
     M_DOORS = 32,        /* u8 count; COUNT fds, listening sockets in the order's order */
     M_STAGE_FAILED = 33, /* u32 child exit code (base/err: enum child_exit), u32 errno, str what */
@@ -39,6 +41,8 @@ enum msg_kind {
     M_PROBED = 35,       /* u32 id, u32 errno (0 = it worked), str text */
     M_START_FAILED = 36, /* u32 id, u8 stage (enum start_stage), u32 errno: it never ran */
     M_TOOLED = 37,       /* wire/tool.h: u32 id, u32 errno, u8 layer, u8 fds, fields. FDS fds */
+    M_LISTENING = 38,    /* u32 id, u32 errno, u8 count. COUNT fds, listening: IPv4, then IPv6 */
+    M_CONNECTED = 39,    /* u32 id, u32 errno, u8 count. COUNT fds (1), connected */
     /* command, down */
     M_CMD_SIGNAL = 64, /* u32 signal, u8 to (enum signal_to) */
     /* command, up */
@@ -54,8 +58,13 @@ enum msg_kind {
                          * ("host:port" of the proxy to go through; empty = none), str
                          * authorization (for it) */
     M_EG_CUT = 130,     /* u32 conn: close it now (its site was taken back) */
-    M_EG_FILE = 131,  /* u8 file (enum eg_file), u8 readable. 1 fd: a memfd with what it holds now,
-                       * empty when it is not readable */
+    M_EG_FILE = 131,   /* u8 file (enum eg_file), u8 readable. 1 fd: a memfd with what it holds now,
+                        * empty when it is not readable */
+    M_EG_LISTEN = 132, /* u8 door (EG_DOOR_LOCAL, EG_DOOR_PUBLISH), u16 port. 1 fd, listening */
+    M_EG_UNLISTEN = 133, /* u8 door, u16 port: no more of it */
+    M_EG_SOCKET =
+        134,          /* u32 conn, u32 request. 1 fd: allowed, and this is the other side, connected
+                       */
     M_EG_NAMES = 135, /* empty; before M_EG_START, or never. 1 fd: SYNTHETIC_NAMES_BYTES of memory
                        * for the names inside, which outlives this egress */
     /* egress, up */
@@ -108,8 +117,10 @@ enum eg_door {
     EG_DOOR_SOCKS5,
     EG_DOOR_SOCKS4,
     EG_DOOR_REDIRECT,
-    EG_DOOR_TLS_NAME /* not a door: the server name within an open tunnel, when it is not the
-                      * tunnel's host. No result and no end is told of it */
+    EG_DOOR_TLS_NAME, /* not a door: the server name within an open tunnel, when it is not the
+                       * tunnel's host. No result and no end is told of it */
+    EG_DOOR_LOCAL,    /* inside, on a port that stands for a service of the host's loopback */
+    EG_DOOR_PUBLISH   /* on the host's loopback, a port that stands for a server inside */
 };
 /* Set in the request number of an EG_DOOR_TLS_NAME check; the other bits are the tunnel's. */
 #define EG_NAME_REQUEST 0x80000000u
@@ -118,7 +129,10 @@ enum eg_verdict {
     EG_ALLOW,
     EG_ANSWER_SELF /* the proof's own name: answered by the egress with 200, never dialled */
 };
-enum { EG_ALLOW_PRIVATE = 1 };
+enum {
+    EG_ALLOW_PRIVATE = 1,
+    EG_ALLOW_LOOPBACK = 2 /* "localhost" is the host's 127.0.0.1, else ::1, and nothing else */
+};
 /* What the resolver of the egress reads, and the daemon reads again for it. */
 enum eg_file { EG_FILE_RESOLV = 0, EG_FILE_HOSTS, EG_FILES };
 enum eg_outcome {

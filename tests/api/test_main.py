@@ -87,7 +87,7 @@ class Main(ApiTest):
                 ({"folders": [{"path": 7}]}, "/folders/0/path", "type"),
                 ({"folders": [{"path": self.work, "mode": "x"}]}, "/folders/0/mode", None),
                 ({"folders": [{"path": self.work}], "wait_ms": 60001}, "/wait_ms", "range"),
-                ({"folders": [{"path": self.work}], "publish": [80]}, "/publish", None)):
+                ({"folders": [{"path": self.work}], "publish": [80, 0]}, "/publish/1", "range")):
             p = self.c.problem(422, "body_invalid", "POST", "/v1/sessions", body)
             rows = {e["pointer"]: e["code"] for e in p["errors"]}
             self.assertIn(pointer, rows, p)

@@ -10,6 +10,7 @@ import urllib.parse
 sys.path.insert(0, os.path.join(os.environ["CORDON_SOURCE"], "tests/lib"))
 from cordon_test.api import ApiTest
 from cordon_test.cli import wait_for
+from cordon_test.daemon import free_port
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
@@ -284,11 +285,13 @@ class Sessions(ApiTest):
             if code:
                 self.assertEqual(a.json["code"], code, (path, a))
         for body, pointer in (({"tier": "guarded"}, "/tier"), ({"tier": "airlock"}, "/tier"), ({"preset": "read-only"}, "/preset"),
-                              ({"publish": [8000]}, "/publish"), ({"config_file": "/x"}, "/config_file")):
+                              ({"config_file": "/x"}, "/config_file")):
             p = self.c.problem(422, "body_invalid", "POST", "/v1/sessions", self.body(**body))
             self.assertEqual(p["errors"][0]["pointer"], pointer)  # later versions: refused, never a pretence
         s = self.session(name="ü" * 50, cwd=self.work, env={"FROM_SESSION": "1"}, agent={"name": "t", "version": "1"},
-                         file_roots=[self.work], wait_ms=60000, unattended=True)
+                         file_roots=[self.work], wait_ms=60000, unattended=True, publish=[port := free_port()])
+        self.assertEqual(s["publish"], [port])
+        self.assertIn(str(port), self.c.problem(409, "exists", "POST", "/v1/sessions", self.body(publish=[port]))["detail"])
         self.assertEqual((s["name"], s["agent"], s["cwd"]), ("ü" * 50, {"name": "t", "version": "1"}, self.work))
         self.assertEqual(self.run_in(s, "echo $FROM_SESSION")["text"]["stdout"], "1\n")
 

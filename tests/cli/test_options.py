@@ -3,12 +3,14 @@
 says what there is, so that none can be added without a test here."""
 import json
 import os
+import socket
 import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.environ["CORDON_SOURCE"], "tests/lib"))
 from cordon_test.cli import Home, wait_for
+from cordon_test.daemon import free_port
 
 
 def table():
@@ -124,7 +126,7 @@ class Options(unittest.TestCase):
         r = self.h.sh(f"cat {secret}", "-t", "open")
         self.assertEqual((r.code, r.out), (0, b"mine"), r)
         self.assertIn(b"no wall", r.err)
-        for bad in (("--network", "none"), ("--allow", "example.com")):
+        for bad in (("--network", "none"), ("--allow", "example.com"), ("--publish", "3000")):
             self.assertEqual(self.h.sh("true", "-t", "open", *bad).code, 125)
 
     def test_run__cd(self):
@@ -150,6 +152,23 @@ class Options(unittest.TestCase):
         self.assertEqual(self.h.cordon("sites", "check", "--session", sid, "ok.example:80").code, 1)
         self.assertEqual(self.h.cordon("sites", "check", "ok.example:443").code, 1)
         self.ok("session", "stop", sid)
+
+    def test_run__publish(self):
+        port = free_port()
+        server = (f"import socket; s = socket.create_server(('127.0.0.1', {port})); print('up', flush=True); "
+                  "c = s.accept()[0]; c.sendall(b'from inside'); c.close()")
+        p = self.h.start("run", "--publish", str(port), "--", "/usr/bin/python3", "-c", server)
+        with p:
+            self.assertEqual(p.stdout.readline(), b"up\n", p)
+            with socket.create_connection(("127.0.0.1", port), 10) as s:
+                self.assertEqual(s.makefile("rb").read(), b"from inside")
+            self.assertEqual(p.wait(30), 0)
+        for bad in (("--publish", "0"), ("--publish", "x"), ("--publish", "3000", "--network", "none")):
+            self.assertEqual(self.h.sh("true", *bad).code, 125, bad)
+        with socket.create_server(("127.0.0.1", port)):
+            r = self.h.sh("true", "--publish", str(port))
+            self.assertEqual(r.code, 125)
+            self.assertIn(f"port {port} of 127.0.0.1 is taken".encode(), r.err)
 
     def test_run__network(self):
         self.assertEqual(self.new("--network", "none")["network"], "none")
@@ -223,6 +242,7 @@ class Options(unittest.TestCase):
         self.assertEqual(self.new("-f", self.h.work, "-C", "sub")["cwd"], self.h.work + "/sub")
 
     test_session_new__allow = test_run__allow
+    test_session_new__publish = test_run__publish
     test_session_new__network = test_run__network
     test_session_new__no_ask = test_run__no_ask
 

@@ -142,6 +142,13 @@ static void matches_descriptors(void **state)
     assert_int_equal(fds_of(M_TOOLED, "\0\0\0\0\0\0\0\0\0\x01", 10, 1), 1);
     assert_int_equal(fds_of(M_TOOLED, "\0\0\0\0\0\0\0\0\0\x02", 10, 2), -EBADMSG);
     assert_int_equal(fds_of(M_EG_START, "", 0, 2), 2);
+    assert_int_equal(fds_of(M_LISTENING, "\0\0\0\0\0\0\0\0\x02", 9, 2), 2);
+    assert_int_equal(fds_of(M_LISTENING, "\0\0\0\0\0\0\0\0\x03", 9, 3), -EBADMSG);
+    assert_int_equal(fds_of(M_LISTENING, "\0\0\0\0\x62\0\0\0\0", 9, 0), 0);
+    assert_int_equal(fds_of(M_CONNECTED, "\0\0\0\0\0\0\0\0\x01", 9, 1), 1);
+    assert_int_equal(fds_of(M_CONNECTED, "\0\0\0\0\0\0\0\0\x02", 9, 2), -EBADMSG);
+    assert_int_equal(fds_of(M_EG_LISTEN, "\x06\0\0", 3, 0), -EBADMSG);
+    assert_int_equal(fds_of(M_EG_SOCKET, "\0\0\0\0\0\0\0\0", 8, 1), 1);
     assert_int_equal(fds_of(0, "", 0, 0), -EBADMSG);
     assert_int_equal(fds_of(255, "", 0, 0), -EBADMSG);
     assert_string_equal(msg_rule(M_READY)->name, "ready");
