@@ -19,11 +19,13 @@ MIB = 1 << 20
 
 
 class Service:
-    """A server on the host that says TEXT to all and counts them; with ECHO it sends back what came."""
+    """A server on the host that says TEXT to all and counts them; with ECHO it sends back what came; with HTTP it
+    is asked first."""
 
-    def __init__(self, at, port, text=b"the host's own\n", echo=False):
+    def __init__(self, at, port, text=b"the host's own\n", echo=False, http=False):
         self.sock = socket.create_server((at, port), family=socket.AF_INET6 if ":" in at else socket.AF_INET)
-        self.text, self.echo, self.n = text, echo, 0
+        self.text, self.echo, self.n = b"HTTP/1.0 200 OK\r\n\r\n" * http + text, echo, 0
+        self.http = http
         threading.Thread(target=self.serve, daemon=True).start()
 
     def serve(self):
@@ -36,8 +38,11 @@ class Service:
             threading.Thread(target=self.one, args=(c,), daemon=True).start()
 
     def one(self, c):
+        line = b""
         with c:
             try:
+                while self.http and not (line := line[-4:] + c.recv(1)).endswith(b"\r\n\r\n"):
+                    pass
                 c.sendall(self.text)
                 while self.echo and (data := c.recv(65536)):
                     c.sendall(data)
@@ -205,11 +210,8 @@ class Ports(ApiTest):
             for host in ("localhost", "127.0.0.1", "::1"):
                 self.assertEqual(self.reach(s, host, 5000)["text"]["stdout"], "the host's own\n", host)
             self.assertEqual(service.n, 3)
-            out = self.run_ok(s, "printf 'CONNECT localhost:5000 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\nhello' | "
-                                 "timeout 5 curl -s telnet://127.0.0.1:7410 | tail -1; true")
             self.assertIn("HTTP/1.1 200", self.run_ok(
                 s, "curl -sv -m 5 --noproxy '' -px $http_proxy http://localhost:5000/ 2>&1 | grep 'HTTP/1.1 '; true"))
-            del out
             for host, port in (("localhost", 5009), ("127.0.0.1", 5009), ("203.0.113.1", 5000)):
                 self.assertNotEqual(self.reach(s, host, port)["result"]["exit_code"], 0)
                 c = self.run_in(s, f"curl -s -m 5 --noproxy '' -px $http_proxy -o /dev/null -w '%{{http_connect}}' "
@@ -291,6 +293,30 @@ class Ports(ApiTest):
         self.c.problem(429, "too_many", "POST", f"{at}?confirm=localhost", {"host": "localhost", "port": 6032})
         agent = self.agent(s, "read", "exec")
         agent.problem(403, "scope_missing", "POST", f"{at}?confirm=localhost", {"host": "localhost", "port": 6040})
+
+    # case 68, case 80
+    CLIENTS = {
+        "curl": "curl -sS -m 10 {}", "wget": "wget -qO- -T 10 {}",
+        "python": "/usr/bin/python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode(), "
+                  "end=\"\")' {}",
+        "node": "node -e 'require(\"http\").get(process.argv[1], r => r.pipe(process.stdout))' {}"}
+
+    def test_localhost_is_inside_for_every_client_and_the_host_by_grant(self):
+        s = self.session()
+        http = "c.recv(9999); c.sendall(b'HTTP/1.0 200 OK\\r\\n\\r\\ninside\\n')"
+        self.serve(s, 8123, http)
+        self.serve(s, 8124, http, at="::1")
+        out = self.run_ok(s, 'printf "%s\n%s\n" "$NO_PROXY" "$no_proxy"').splitlines()
+        self.assertEqual(out[0], out[1])
+        self.assertLessEqual({"localhost", "127.0.0.1", "::1", "[::1]"}, set(out[0].split(",")))
+        for name, client in self.CLIENTS.items():
+            for url in ("http://localhost:8123/", "http://127.0.0.1:8123/", "http://[::1]:8124/"):
+                self.assertEqual(self.run_ok(s, client.format(url)), "inside\n", (name, url))
+        with Service("127.0.0.1", 5010, http=True):
+            self.grant(s, 5010)
+            for name, client in self.CLIENTS.items():
+                self.assertEqual(self.run_ok(s, client.format("http://localhost:5010/")), "the host's own\n", name)
+        self.assertEqual(self.c.call("GET", f"/v1/sessions/{s['id']}/blocked")["items"], [])
 
     # ---- Network open --------------------------------------------------------------------------
 

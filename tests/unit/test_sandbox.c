@@ -7,11 +7,14 @@
 #include "unit.h"
 #include <errno.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- Doors ----------------------------------------------------------------------------------- */
@@ -83,6 +86,65 @@ static void the_name_servers_door_is_checked_too(void **state)
     assert_true(doors_check(fds + 1, 2, port, &has_redirect, NULL) < 0); /* two of UDP */
     close(fds[0]);
     close(fds[1]);
+}
+
+/* Sockets in a network namespace of their own, as a runner hands them out: a listener, one on every
+ * address, and a connected pair's end. */
+static void sockets_elsewhere(int fds[static 3], uint16_t *ret_port)
+{
+    int pair[2];
+    char port[8] = "";
+    size_t n = 0;
+    assert_int_equal(fd_pair(pair), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        uint16_t p, any;
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
+            _exit(1);
+        int made[3] = {door(SOCK_STREAM, INADDR_LOOPBACK, true, &p),
+                       door(SOCK_STREAM, INADDR_ANY, true, &any),
+                       socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+        (void)snprintf(port, sizeof port, "%u", p);
+        _exit(fd_send(pair[1], port, sizeof port, made, 3) == sizeof port ? 0 : 1);
+    }
+    close(pair[1]);
+    assert_int_equal(fd_recv(pair[0], port, sizeof port, fds, &n), sizeof port);
+    assert_int_equal(n, 3);
+    *ret_port = (uint16_t)atoi(port);
+    int status = -1;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    close(pair[0]);
+}
+
+static void what_a_runner_hands_out_is_looked_at(void **state)
+{
+    int here[3], there[3];
+    uint16_t port, port_there, own_port;
+    (void)state;
+    sockets_elsewhere(here, &port);
+    sockets_elsewhere(there, &port_there);
+    int own = door(SOCK_STREAM, INADDR_LOOPBACK, true, &own_port);
+    const struct wall w = {.doors = {here[1]}, .n_doors = 1}, none = {.n_doors = 0};
+    assert_int_equal(wall_listeners_check(&w, here, 1, port), 0);
+    assert_int_equal(wall_listeners_check(&w, here, 1, (uint16_t)(port + 1)), -EBADF);
+    assert_int_equal(wall_listeners_check(&w, here + 1, 1, port), -EBADF); /* on every address */
+    assert_int_equal(wall_listeners_check(&w, here, 2, port), -EBADF); /* the second is no IPv6 */
+    assert_int_equal(wall_listeners_check(&w, here, 3, port), -EBADF);
+    assert_int_equal(wall_listeners_check(&w, here, 0, port), -EBADF);
+    assert_int_equal(wall_listeners_check(&w, there, 1, port_there), -EBADF); /* not that wall's */
+    assert_int_equal(wall_listeners_check(&w, &own, 1, own_port), -EBADF);    /* the host's */
+    assert_int_equal(wall_listeners_check(&none, here, 1, port), -EBADF);
+    assert_int_equal(wall_socket_check(&w, here[2]), 0);
+    assert_int_equal(wall_socket_check(&w, here[0]), -EBADF); /* a listener */
+    assert_int_equal(wall_socket_check(&w, there[2]), -EBADF);
+    assert_int_equal(wall_socket_check(&w, own), -EBADF);
+    assert_int_equal(wall_socket_check(&none, here[2]), -EBADF);
+    for (int i = 0; i < 3; i++) {
+        close(here[i]);
+        close(there[i]);
+    }
+    close(own);
 }
 
 /* ---- The proof ------------------------------------------------------------------------------- */
@@ -272,6 +334,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(doors_of_ours_are_refused),
         cmocka_unit_test(the_name_servers_door_is_checked_too),
+        cmocka_unit_test(what_a_runner_hands_out_is_looked_at),
         cmocka_unit_test(every_required_probe_counts),
         cmocka_unit_test(every_probe_of_the_redirect_counts),
         cmocka_unit_test(answers_that_prove_nothing),
