@@ -14,6 +14,7 @@ from cordon_test import lab  # noqa: E402
 
 lab.enter()
 from cordon_test.api import ApiTest  # noqa: E402
+from cordon_test.daemon import Daemon  # noqa: E402
 
 MIB = 1 << 20
 
@@ -185,6 +186,26 @@ class Ports(ApiTest):
         self.kill_egress()
         lab.wait_for(lambda: get(3006) == b"old", "the port to answer by the next egress", 30)
 
+    def test_nothing_is_left_of_a_daemon_that_was_killed(self):
+        with Daemon() as d:
+            c = d.client()
+            s = c.call("POST", "/v1/sessions", {"folders": [{"path": d.work}], "require_wall": True,
+                                                "publish": [3010]}, 201)
+            c.call("POST", f"/v1/sessions/{s['id']}/commands", {"argv": [
+                "/usr/bin/python3", "-c", f"import socket; s = socket.create_server(('127.0.0.1', 3010)); "
+                f"open('{d.work}/up', 'w').close()\nwhile True: c = s.accept()[0]; c.sendall(b'up'); c.close()"]}, 201)
+            lab.wait_for(lambda: os.path.exists(f"{d.work}/up"), "the server", 30)
+            self.assertEqual(get(3010), b"up")
+            d.kill()
+
+            def is_refused():
+                try:
+                    get(3010)
+                except ConnectionRefusedError:
+                    return True
+            lab.wait_for(is_refused, "the port to be closed")
+            d.start()
+
     # ---- Services of the host ------------------------------------------------------------------
 
     def grant(self, s, port):
@@ -347,6 +368,13 @@ class Ports(ApiTest):
         rules = {(a["target"], a["after"]["rule"]) for a in self.rows(s, "connection.opened") if a["outcome"] == "ok"}
         self.assertIn(("no.test:8080", "network open"), rules)
         self.assertIn(("priv.test:8080", "network open"), rules)
+        # Programs that know no proxy: by a name, and by an address that stands in no list.
+        for host in ("no.test", "203.0.113.11", "10.9.0.10"):
+            self.assertEqual(self.reach(s, host, 9002)["text"]["stdout"], "220 lab\r\n", host)
+        with Service("127.0.0.1", 5003) as service:
+            for host in ("203.0.113.1", "own.test", "lo.test", "169.254.169.254", "meta.test"):
+                self.assertEqual(self.reach(s, host, 5003)["text"]["stdout"], "", host)
+            self.assertEqual(service.n, 0)
         # A grant opens the one service of the host that it names, here as elsewhere.
         with Service("127.0.0.1", 5004):
             self.grant(s, 5004)
