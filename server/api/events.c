@@ -143,8 +143,8 @@ static int next_put(struct request *rq, struct following *f, struct str *out, bo
     f->is_stale = false;
     f->after = seen.seq;
     *ret_reset = r == -ESTALE;
-    if (r == 0)
-        return 0;
+    if (r == 0 || r == -ENOMEM)
+        return r;
     if (r > 0)
         return str_puts(out, seen.json) < 0 ? -ENOMEM : 1;
     clock_text(clock_wall_ms(), at);

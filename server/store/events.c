@@ -15,24 +15,66 @@ const char *const EVENT_CHANGE_NAMES[] = {"created", "updated", "removed", NULL}
 
 /* How far back an event is looked for that nobody has had yet. */
 #define MERGE_LOOK 64
+/* How far back for an event that says the same of its wall. */
+#define MORE_LOOK 32
 
+/* What commands of one wall say alike: one copy for all their events. */
+struct shared {
+    unsigned refs;
+    size_t len;
+    char text[]; /* ,"enforcement":{…},"origin":{…} */
+};
 struct slot {
-    uint64_t hash; /* of type, session and id */
+    int64_t rev, at;
+    struct shared *more; /* or NULL */
+    char *head;          /* {"type":"…","id":"…","session_id":"…"; NULL: empty */
+    uint64_t hash;       /* of head */
     enum event_type type;
     enum event_change change;
     char session_id[ID_MAX];
-    size_t id_len;
-    char *text; /* the id as it came and a NUL; then the JSON */
 };
 struct events {
     char boot[EVENTS_BOOT];
     uint64_t last;  /* number of the newest, counted from 1 */
     uint64_t floor; /* whoever is at an older one begins anew */
     uint64_t had;   /* some reader has had all up to this one */
+    size_t bytes;   /* of all heads */
     struct watched watched;
     struct slot *slots; /* EVENTS_MAX; number N lies at N % EVENTS_MAX */
-    struct str scratch;
+    struct str head, text;
 };
+
+static void slot_clear(struct slot *slot)
+{
+    if (slot->more && --slot->more->refs == 0)
+        free(slot->more);
+    free(slot->head);
+    *slot = (struct slot){0};
+}
+
+static void slot_drop(struct events *ev, struct slot *slot)
+{
+    ev->bytes -= slot->head ? strlen(slot->head) : 0;
+    slot_clear(slot);
+}
+
+static void slot_put(struct events *ev, struct slot *slot, const struct slot *take)
+{
+    slot_drop(ev, slot);
+    *slot = *take;
+    ev->bytes += strlen(slot->head);
+}
+
+/* Long paths: then fewer are kept. */
+static void bytes_cut(struct events *ev)
+{
+    uint64_t n = ev->last > EVENTS_MAX ? ev->last - EVENTS_MAX : 0;
+
+    for (n = n > ev->floor ? n : ev->floor; ev->bytes > EVENTS_BYTES && n + 1 < ev->last; n++) {
+        slot_drop(ev, &ev->slots[(n + 1) % EVENTS_MAX]);
+        ev->floor = n + 1;
+    }
+}
 
 static struct events *events_of(struct db *db)
 {
@@ -63,38 +105,27 @@ void events_free(struct db *db)
     if (!ev)
         return;
     for (size_t i = 0; i < EVENTS_MAX; i++)
-        free(ev->slots[i].text);
+        slot_clear(&ev->slots[i]);
     free(ev->slots);
-    str_done(&ev->scratch);
+    str_done(&ev->head);
+    str_done(&ev->text);
     free(ev);
     db->events = NULL;
 }
 
-void events_rolled_back(struct db *db)
+/* All who follow begin anew: nothing is silently left out. */
+static void events_reset(struct events *ev)
 {
-    struct events *ev = db->events;
-
-    if (!ev)
-        return;
     ev->last++; /* a number that no reader has; its slot stays empty */
-    free(TAKE(ev->slots[ev->last % EVENTS_MAX].text));
+    slot_drop(ev, &ev->slots[ev->last % EVENTS_MAX]);
     ev->floor = ev->last;
     watched_notify(&ev->watched);
 }
 
-/* FNV-1a of 64 bits (draft-eastlake-fnv, section 2). */
-static uint64_t hash_add(uint64_t h, const char *text)
+void events_rolled_back(struct db *db)
 {
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * 0x100000001b3;
-    return h * 0x100000001b3;
-}
-
-static uint64_t event_hash(const struct event *e)
-{
-    uint64_t h = (0xcbf29ce484222325 ^ (uint64_t)e->type) * 0x100000001b3;
-
-    return hash_add(hash_add(h, e->session_id ? e->session_id : ""), e->id);
+    if (db->events)
+        events_reset(db->events);
 }
 
 /* ---- The text ---------------------------------------------------------------------------------
@@ -112,6 +143,18 @@ static int id_put(struct str *out, const char *id)
     return r < 0 ? r : canonical_add_string(out, str_c(&shown));
 }
 
+/* Which thing: this alone says whether two events are of the same. */
+static int head_put(struct str *out, const struct event *e)
+{
+    int r = str_printf(out, "{\"type\":\"%s\",\"id\":", EVENT_TYPE_NAMES[e->type]);
+
+    if (r == 0)
+        r = id_put(out, e->id);
+    if (r == 0 && e->session_id)
+        r = str_printf(out, ",\"session_id\":\"%s\"", e->session_id);
+    return r;
+}
+
 static int doc_put(struct str *out, const char *name, const json_t *doc)
 {
     int r;
@@ -122,88 +165,126 @@ static int doc_put(struct str *out, const char *name, const json_t *doc)
     return r < 0 ? r : canonical_add(out, doc);
 }
 
-static int event_put(struct str *out, const struct event *e, enum event_change change, uint64_t seq)
+/* The copy that a late event of the same session has, or a new one. */
+static int more_take(struct events *ev, const struct event *e, struct shared **ret)
 {
-    char at[CLOCK_TEXT_MAX];
+    struct str *text = &ev->text;
     int r;
 
-    clock_text(clock_wall_ms(), at);
-    r = str_printf(out, "{\"type\":\"%s\",\"id\":", EVENT_TYPE_NAMES[e->type]);
+    *ret = NULL;
+    if (!e->enforcement && !e->origin)
+        return 0;
+    str_clear(text);
+    r = doc_put(text, "enforcement", e->enforcement);
     if (r == 0)
-        r = id_put(out, e->id);
-    if (r == 0 && e->session_id)
-        r = str_printf(out, ",\"session_id\":\"%s\"", e->session_id);
-    if (r == 0)
-        r = str_printf(out, ",\"rev\":%lld,\"change\":\"%s\",\"at\":\"%s\"",
-                       (long long)(e->rev ? e->rev : (int64_t)seq), EVENT_CHANGE_NAMES[change], at);
-    if (r == 0)
-        r = doc_put(out, "enforcement", e->enforcement);
-    if (r == 0)
-        r = doc_put(out, "origin", e->origin);
-    return r < 0 ? r : str_putc(out, '}');
+        r = doc_put(text, "origin", e->origin);
+    for (uint64_t n = ev->last, i = 0; r == 0 && n > 0 && i < MORE_LOOK; n--, i++) {
+        struct shared *more = ev->slots[n % EVENTS_MAX].more;
+        if (more && more->len == text->len && memcmp(more->text, text->data, text->len) == 0) {
+            more->refs++;
+            *ret = more;
+            return 0;
+        }
+    }
+    *ret = r == 0 ? malloc(sizeof **ret + text->len) : NULL;
+    if (!*ret)
+        return r < 0 ? r : -ENOMEM;
+    (*ret)->refs = 1;
+    (*ret)->len = text->len;
+    memcpy((*ret)->text, text->data, text->len);
+    return 0;
+}
+
+static const char *event_text(struct events *ev, uint64_t seq)
+{
+    const struct slot *slot = &ev->slots[seq % EVENTS_MAX];
+    struct str *out = &ev->text;
+    char at[CLOCK_TEXT_MAX];
+
+    clock_text(slot->at, at);
+    str_clear(out);
+    if (str_printf(out, "%s,\"rev\":%lld,\"change\":\"%s\",\"at\":\"%s\"", slot->head,
+                   (long long)(slot->rev ? slot->rev : (int64_t)seq),
+                   EVENT_CHANGE_NAMES[slot->change], at) < 0 ||
+        (slot->more && str_add(out, slot->more->text, slot->more->len) < 0) ||
+        str_putc(out, '}') < 0)
+        return NULL;
+    return str_c(out);
 }
 
 /* ---- Emitting ---------------------------------------------------------------------------------
  */
 
-static bool is_of(const struct slot *slot, const struct event *e, uint64_t hash)
+/* FNV-1a of 64 bits (draft-eastlake-fnv, section 2). */
+static uint64_t hash_of(const char *text)
 {
-    if (e->type == EVENT_AUDIT && slot->type == EVENT_AUDIT)
-        return slot->text != NULL; /* the newest row stands for those before it */
-    return slot->text && slot->hash == hash && slot->type == e->type &&
-           strcmp(slot->session_id, e->session_id ? e->session_id : "") == 0 &&
-           strcmp(slot->text, e->id) == 0;
+    uint64_t h = 0xcbf29ce484222325;
+
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 0x100000001b3;
+    return h;
+}
+
+static bool is_same(const struct slot *slot, enum event_type type, const char *head, uint64_t hash)
+{
+    if (!slot->head || slot->type != type)
+        return false;
+    /* The newest row of the audit stands for those before it. */
+    return type == EVENT_AUDIT || (slot->hash == hash && strcmp(slot->head, head) == 0);
 }
 
 /* The event of the same thing that no reader has had, or NULL. */
-static struct slot *find_unread(struct events *ev, const struct event *e, uint64_t hash)
+static struct slot *find_unread(struct events *ev, enum event_type type, const char *head,
+                                uint64_t hash)
 {
     for (uint64_t n = ev->last, i = 0; n > ev->had && n > ev->floor && i < MERGE_LOOK; n--, i++) {
         struct slot *slot = &ev->slots[n % EVENTS_MAX];
-        if (is_of(slot, e, hash))
+        if (is_same(slot, type, head, hash))
             return slot->change == EVENT_REMOVED ? NULL : slot;
     }
     return NULL;
 }
 
-static bool slot_fill(struct events *ev, struct slot *slot, const struct event *e,
-                      enum event_change change, uint64_t hash)
+static int slot_make(struct events *ev, const struct event *e, struct slot *ret)
 {
-    size_t id_len = strlen(e->id);
-    char *text;
+    int r;
 
-    str_clear(&ev->scratch);
-    if (str_add(&ev->scratch, e->id, id_len + 1) < 0 ||
-        event_put(&ev->scratch, e, change, ev->last) < 0)
-        return false;
-    text = malloc(ev->scratch.len + 1);
-    if (!text)
-        return false;
-    memcpy(text, ev->scratch.data, ev->scratch.len + 1);
-    free(slot->text);
-    *slot = (struct slot){
-        .hash = hash, .type = e->type, .change = change, .id_len = id_len, .text = text};
+    *ret =
+        (struct slot){.rev = e->rev, .at = clock_wall_ms(), .type = e->type, .change = e->change};
+    str_clear(&ev->head);
+    r = head_put(&ev->head, e);
+    if (r == 0)
+        r = more_take(ev, e, &ret->more);
+    if (r < 0)
+        return r;
+    ret->hash = hash_of(str_c(&ev->head));
+    ret->head = strdup(str_c(&ev->head));
     if (e->session_id)
-        (void)snprintf(slot->session_id, sizeof slot->session_id, "%s", e->session_id);
-    return true;
+        (void)snprintf(ret->session_id, sizeof ret->session_id, "%s", e->session_id);
+    return ret->head ? 0 : -ENOMEM;
 }
 
 void events_emit(struct db *db, const struct event *e)
 {
     struct events *ev = events_of(db);
-    uint64_t hash = event_hash(e);
     bool merges = e->change == EVENT_UPDATED || e->type == EVENT_AUDIT;
-    struct slot *slot = ev && merges ? find_unread(ev, e, hash) : NULL;
+    struct slot fresh, *unread;
 
     if (!ev)
         return;
-    if (slot && slot_fill(ev, slot, e, slot->change, hash))
-        return; /* who follows was woken for it */
-    slot = &ev->slots[++ev->last % EVENTS_MAX];
-    if (!slot_fill(ev, slot, e, e->change, hash)) {
-        free(TAKE(slot->text)); /* without memory: all begin anew, nothing is silently left out */
-        ev->floor = ev->last;
+    if (slot_make(ev, e, &fresh) < 0) {
+        slot_clear(&fresh);
+        events_reset(ev);
+        return;
     }
+    unread = merges ? find_unread(ev, e->type, fresh.head, fresh.hash) : NULL;
+    if (unread) { /* who follows was woken for it */
+        fresh.change = unread->change;
+        slot_put(ev, unread, &fresh);
+        return;
+    }
+    slot_put(ev, &ev->slots[++ev->last % EVENTS_MAX], &fresh);
+    bytes_cut(ev);
     watched_notify(&ev->watched);
 }
 
@@ -236,7 +317,7 @@ struct watched *events_watched(struct db *db)
 
 static bool lets_through(const struct event_filter *f, const struct slot *slot)
 {
-    if (!slot->text || !(f->types & 1U << slot->type))
+    if (!slot->head || !(f->types & 1U << slot->type))
         return false;
     return !f->session_id || strcmp(f->session_id, slot->session_id) == 0;
 }
@@ -261,8 +342,8 @@ int events_next(struct db *db, uint64_t after, const struct event_filter *filter
             ev->had = n;
         if (!lets_through(filter, slot))
             continue;
-        *ret = (struct event_seen){n, slot->type, slot->text + slot->id_len + 1};
-        return 1;
+        *ret = (struct event_seen){n, slot->type, event_text(ev, n)};
+        return ret->json ? 1 : -ENOMEM;
     }
     return 0;
 }

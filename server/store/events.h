@@ -15,9 +15,10 @@
 #include "store/db.h"
 #include <jansson.h>
 
-#define EVENTS_MAX     10000 /* kept; older ones are gone */
-#define EVENT_ID_BYTES 4096  /* of an id; a longer one is cut */
-#define EVENTS_BOOT    9     /* 8 hex digits of this start of the daemon, and NUL */
+#define EVENTS_MAX     10000     /* kept; older ones are gone */
+#define EVENTS_BYTES   (4 << 20) /* of their ids and the like; past it fewer are kept */
+#define EVENT_ID_BYTES 4096      /* of an id; a longer one is cut */
+#define EVENTS_BOOT    9         /* 8 hex digits of this start of the daemon, and NUL */
 
 enum event_type {
     EVENT_SESSION = 0,
@@ -64,10 +65,10 @@ struct event_filter {
 struct event_seen {
     uint64_t seq;
     enum event_type type;
-    const char *json; /* its data; borrowed until the next events_emit */
+    const char *json; /* its data; borrowed until the next call here */
 };
 /* The first event behind AFTER that FILTER lets through: 1 and RET; 0 when there is none, then
  * RET->seq is the number of the newest, from which to ask on. -ESTALE: AFTER is older than the
- * ring, or everything must be read anew; RET->seq is the number to go on from. */
+ * ring, or everything must be read anew; RET->seq is the number to go on from. -ENOMEM. */
 int events_next(struct db *db, uint64_t after, const struct event_filter *filter,
                 struct event_seen *ret);

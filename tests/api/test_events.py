@@ -200,8 +200,8 @@ class Events(ApiTest):
             for x in (s, same):
                 e = x.event()
                 self.assertEqual((e["type"], e["id"]), ("command", c["id"]))
-        got = self.poll(who=agent)
-        self.assertEqual(got["events"], [])
+        for query in ("", f"?session={mine['id']}"):
+            self.assertEqual(self.poll(query, who=agent)["events"], [])
         agent.problem(404, "not_found", "GET", f"/v1/events?session={other['id']}")
         agent.problem(404, "not_found", "GET", "/v1/events?session=ses_" + "0" * 26)
 

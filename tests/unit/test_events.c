@@ -128,6 +128,30 @@ static void who_was_left_behind_is_told(void **state)
     assert_int_equal(events_next(p->db, EVENTS_MAX + 1, &ALL, &seen), 0);
 }
 
+/* Ten thousand long paths are not kept whole: what is kept is in order, and the rest is told. */
+static void long_ids_are_bounded(void **state)
+{
+    struct place *p = *state;
+    struct event_seen seen;
+    static char id[EVENT_ID_BYTES + 100];
+    memset(id, 'a', sizeof id - 1);
+    for (unsigned i = 0; i < 3000; i++) {
+        (void)snprintf(id, 16, "/%08u", i);
+        id[9] = '/';
+        emit(p, EVENT_FILE, EVENT_CREATED, id, "ses_1", 0);
+    }
+    assert_int_equal(events_next(p->db, 0, &ALL, &seen), -ESTALE);
+    assert_int_equal(seen.seq, 3000);
+    uint64_t kept = EVENTS_BYTES / (EVENT_ID_BYTES + 60);
+    assert_int_equal(events_next(p->db, 3000 - kept + 1, &ALL, &seen), 1);
+    assert_int_equal(seen.seq, 3000 - kept + 2);
+    assert_non_null(strstr(seen.json, "\"id\":\"/0000"));
+    assert_int_equal(events_next(p->db, 2999, &ALL, &seen), 1);
+    assert_non_null(strstr(seen.json, "\"id\":\"/00002999/a"));
+    assert_non_null(strstr(seen.json, "\"rev\":3000,"));
+    assert_true(strlen(seen.json) < EVENT_ID_BYTES + 200);
+}
+
 struct listener {
     struct watch watch;
     int woken;
@@ -179,6 +203,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_update_nobody_had_is_one_event, db_setup, db_teardown),
         cmocka_unit_test_setup_teardown(who_was_left_behind_is_told, db_setup, db_teardown),
         cmocka_unit_test_setup_teardown(odd_ids_are_text, db_setup, db_teardown),
+        cmocka_unit_test_setup_teardown(long_ids_are_bounded, db_setup, db_teardown),
         cmocka_unit_test_setup_teardown(a_rollback_resets, db_setup, db_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
