@@ -134,8 +134,9 @@ static int64_t times(const json_t *result, const char *target)
 static void print_denied(const json_t *result, const json_t *d)
 {
     int64_t n = times(result, json_text(d, "target"));
+    bool is_limit = strcmp(json_text(d, "source"), "limit") == 0;
     cli_print(json_text(d, "source"));
-    fputs(" refused ", stdout);
+    fputs(is_limit ? " reached: " : " refused ", stdout);
     cli_print(json_text(d, "target"));
     if (n > 1)
         printf(" (%lld times)", (long long)n);
@@ -152,17 +153,6 @@ static bool print_start_error(const json_t *doc)
     fputs("it never ran: ", stdout);
     cli_print(json_text(e, "stage"));
     printf(": %s\n", strerror((int)json_int(e, "errno")));
-    return true;
-}
-
-static bool print_limit(const json_t *result)
-{
-    const char *limit = json_text(result, "limit");
-    if (!*limit)
-        return false;
-    fputs("limit reached: ", stdout);
-    cli_print(limit);
-    fputs("\n  cure  cordon settings get shows limits.*\n", stdout);
     return true;
 }
 
@@ -199,7 +189,6 @@ static void print_why(const json_t *doc)
     bool any = print_start_error(doc);
     size_t i;
     json_t *d;
-    any |= print_limit(result);
     json_array_foreach(json_object_get(result, "denied"), i, d)
     {
         print_denied(result, d);

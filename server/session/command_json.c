@@ -44,9 +44,31 @@ static json_t *blocked_json(const struct command *c)
     return out;
 }
 
+/* Each limit of result.limit: who set it, and how it is lifted. */
+static const struct {
+    const char *limit, *rule, *cure;
+} LIMITS[] = {
+    {"time", "timeout_ms of the command, or limits.command_timeout_ms", "give it a longer timeout"},
+    {"memory", "limits.memory_bytes", "cordon settings set limits.memory_bytes BYTES"},
+    {"processes", "limits.processes", "cordon settings set limits.processes NUMBER"},
+    {"cpu", "limits.cpu_percent", "cordon settings set limits.cpu_percent PERCENT"},
+    {"files", "the size of a file that it may write", "write smaller files"},
+    {"output", "the output could not be kept", "free some space for the state folder"},
+};
+
+static void put_limit(json_t *out, const char *limit)
+{
+    for (size_t i = 0; limit && i < ARRAY_LEN(LIMITS); i++)
+        if (strcmp(LIMITS[i].limit, limit) == 0)
+            (void)json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s}", "source", "limit",
+                                                       "target", limit, "rule", LIMITS[i].rule,
+                                                       "cure", LIMITS[i].cure));
+}
+
 static json_t *denied_json(const struct command *c)
 {
     json_t *out = json_array();
+    put_limit(out, c->result.limit);
     for (size_t i = 0; i < c->n_blocked; i++) {
         const struct blocked_host *b = &c->blocked[i];
         char target[HOST_MAX + 10];

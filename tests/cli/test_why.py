@@ -58,6 +58,16 @@ class Why(unittest.TestCase):
         doc = self.c.call("POST", f"/v1/sessions/{session}/commands", {"argv": ["/no/such/file"], "wait_ms": 60000}, 201)
         self.assertEqual(self.why(doc["id"]), ["/no/such/file: failed", "it never ran: exec: No such file or directory"])
 
+    def test_a_limit(self):
+        session = self.h.cordon("session", "new").out.decode().strip()
+        doc = self.c.call("POST", f"/v1/sessions/{session}/commands",
+                          {"argv": ["sleep", "600"], "timeout_ms": 100, "wait_ms": 60000}, 201)
+        denied, = doc["result"]["denied"]
+        self.assertEqual((denied["source"], denied["target"]), ("limit", "time"))
+        lines = self.why(doc["id"])
+        self.assertEqual(lines[:2], ["sleep 600: timed_out", "limit reached: time"])
+        self.assertEqual([x.split()[0] for x in lines[2:]], ["rule", "cure"])
+
     def test_while_it_runs(self):
         session = self.h.cordon("session", "new").out.decode().strip()
         at = f"/v1/sessions/{session}/commands"
