@@ -112,6 +112,7 @@ int cli_call(struct cli *cli, const char *method, const char *path, const json_t
              json_t **ret, struct err *err)
 {
     struct httpc_request rq = {.method = method, .target = path, .if_match = -1};
+    rq.accept = "application/json"; /* where a stream is offered too */
     rq.type = body ? "application/json" : NULL;
     return call(cli, &rq, body, ret, err);
 }

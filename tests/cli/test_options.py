@@ -312,6 +312,22 @@ class Options(unittest.TestCase):
         self.assertTrue(rows and all("hash" in r for r in rows))
         self.assertEqual([r["seq"] for r in rows], sorted(r["seq"] for r in rows))
 
+    def test_audit__follow(self):
+        for options in ((), ("--session", self.sid)):
+            p = self.h.start("audit", "-f", "-n", "1", *options)
+            self.addCleanup(p.communicate)
+            self.addCleanup(p.kill)
+            first = p.stdout.readline().decode()
+            self.assertRegex(first, r"^\d{4}-\d\d-\d\dT")
+            for i in range(3):  # each as it comes, and once
+                mark = f"followed-{i}-{len(options)}"
+                self.ok("exec", self.sid, "--", "true", mark)
+                rows = []
+                while len(rows) < 2:  # sessions of other tests may end meanwhile
+                    row = p.stdout.readline().decode()
+                    rows += [row] if mark in row else []
+                self.assertEqual([r.split()[2] for r in rows], ["command.started", "command.ended"])
+
     def test_audit__limit(self):
         self.assertEqual(len(self.ok("audit", "-n", "2").splitlines()), 2)
         self.assertEqual(self.h.cordon("audit", "-n", "0").code, 125)
