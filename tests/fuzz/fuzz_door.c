@@ -263,7 +263,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     n_asked = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) < 0)
         return -1;
-    conn_accept(&eg, pair[0], data[0] == 0xff);
+    conn_accept(&eg, pair[0], data[0] == 0xff, EG_DOOR_HTTP, 0);
     steps(&pair[1], data, size);
     shut(&pair[1]);
     run(-1);
