@@ -95,6 +95,15 @@ int files_remove(struct request *rq);
 extern const struct shape FILES_LIST_QUERY, FILE_QUERY, FILE_REMOVE_QUERY, EDIT_BODY, SEARCH_BODY,
     GLOB_BODY, MKDIR_BODY, MOVE_BODY;
 
+/* asks.c */
+int asks_show(struct request *rq);
+int session_asks_show(struct request *rq);
+int ask_show_route(struct request *rq);
+int ask_create(struct request *rq);
+int ask_decide_route(struct request *rq);
+int ask_extend_route(struct request *rq);
+extern const struct shape ASK_BODY, DECIDE_BODY, ASKS_QUERY, SESSION_ASKS_QUERY, ASK_QUERY;
+
 /* events.c */
 int events_follow(struct request *rq);
 extern const struct shape EVENTS_QUERY;

@@ -3,6 +3,7 @@
 #include "api/session_parts.h"
 #include "api/state.h"
 #include "base/mem.h"
+#include "session/asks.h"
 #include "session/command.h"
 #include "store/events.h"
 #include "store/records.h"
@@ -128,6 +129,10 @@ int sessions_show(struct request *rq)
 /* The record of what lives may be older than it; a new reference, NULL for what has ended. */
 static json_t *live_doc(struct request *rq, const struct record_query *q, const char *id)
 {
+    json_t *ask = NULL;
+    bool is_open;
+    if (q->kind == RECORD_ASK)
+        return ask_show(rq->api->d.sessions, id, &ask, &is_open) < 0 ? NULL : ask;
     struct session *s =
         session_find(rq->api->d.sessions, q->kind == RECORD_SESSION ? id : q->session_id);
     struct command *c = s && q->kind == RECORD_COMMAND ? command_find(s, id) : NULL;
@@ -160,13 +165,15 @@ static json_t *look_again(struct request *rq, const struct record_query *q, cons
 
 int records_reply(struct request *rq, struct record_query *q)
 {
+    static const char *const PREFIXES[] = {
+        [RECORD_SESSION] = "ses", [RECORD_COMMAND] = "cmd", [RECORD_ASK] = "ask"};
     json_t *items = NULL, *now;
     const json_t *last;
     const char *state = q->state;
     bool more = false;
     int r;
 
-    if (q->before_id && !id_is(q->before_id, q->kind == RECORD_SESSION ? "ses" : "cmd"))
+    if (q->before_id && !id_is(q->before_id, PREFIXES[q->kind]))
         return request_bad_query(rq, "cursor", "format", "not a cursor of this list");
     if (q->kind == RECORD_COMMAND && state && strcmp(state, "starting") == 0)
         q->state = "running"; /* as session/command_record writes both */

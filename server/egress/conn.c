@@ -108,8 +108,14 @@ void conn_ready(void *arg, struct peer *p, int events)
     case CONN_RESETTING:
         conn_close(c, true);
         return;
-    case CONN_CLOSED:
     case CONN_CHECKING:
+        if (c->is_held && p == c->client) {
+            held_left(c);
+            return;
+        }
+        peer_want(p, 0);
+        return;
+    case CONN_CLOSED:
     case CONN_DIALLING:
         if (p->wanted != 0)
             peer_want(p, 0);

@@ -20,7 +20,8 @@ struct verdict_in {
     const char *reason, *rule, *hint;
     const char *via, *authorization; /* "host:port" of the proxy to go through, or empty */
 };
-void conn_verdict(struct conn *c, uint32_t request, const struct verdict_in *v);
+/* False: C no longer waits for a verdict about that request. */
+bool conn_verdict(struct conn *c, uint32_t request, const struct verdict_in *v);
 /* Allowed, and connected already: TAKE_FD is the other side. */
 void conn_given(struct conn *c, uint32_t request, int take_fd);
 void conn_cut(struct conn *c); /* at once, both sides are reset */

@@ -57,6 +57,7 @@ struct conn {
     struct via *via;
     struct via_proxy *proxy; /* to go through for the present request, or NULL */
     bool over_limit;
+    bool is_held; /* CHECKING: a person is asked */
 
     /* The present request. */
     enum eg_door door;
@@ -121,6 +122,7 @@ void port_request(struct conn *c, enum eg_door door, uint16_t port);
 
 /* upstream.c */
 void socket_prepare(int fd);
+void held_left(struct conn *c); /* the client gave up while a person is asked */
 void conn_dial(struct conn *c);
 
 /* tunnel.c */

@@ -205,7 +205,7 @@ static int got_start(struct egress *eg, struct unpack *u, const int *take_fds, s
     return 0;
 }
 
-/* Allowed for one that is gone by now: the daemon waits for its end all the same. */
+/* Allowed, or held, for one that is gone by now: the daemon waits for its end all the same. */
 static void verdict_orphaned(struct egress *eg, uint32_t id, uint32_t request, uint8_t verdict)
 {
     struct pack p = {0};
@@ -213,6 +213,13 @@ static void verdict_orphaned(struct egress *eg, uint32_t id, uint32_t request, u
         return;
     pack_u32(&p, id);
     pack_u32(&p, request);
+    if (verdict == EG_HOLD) {
+        pack_u64(&p, 0);
+        pack_u64(&p, 0);
+        pack_u8(&p, 0);
+        link_send(&eg->link, M_EG_CLOSED, &p);
+        return;
+    }
     pack_u8(&p, EG_FAILED);
     pack_str(&p, "");
     pack_str(&p, "the client went away");
@@ -239,9 +246,7 @@ static int got_verdict(struct egress *eg, struct unpack *u)
     v.via = via;
     v.authorization = authorization;
     struct slot *slot = slot_find(eg, id);
-    if (slot != NULL)
-        conn_verdict(slot->conn, request, &v);
-    else
+    if (slot == NULL || !conn_verdict(slot->conn, request, &v))
         verdict_orphaned(eg, id, request, v.verdict);
     return 0;
 }

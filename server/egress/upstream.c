@@ -202,24 +202,54 @@ static void verdict_allow(struct conn *c, const struct verdict_in *v)
     upstream_ready(c, c->up_address);
 }
 
-void conn_verdict(struct conn *c, uint32_t request, const struct verdict_in *v)
+/* The deadline of the check goes on. What the client sends meanwhile stays where it is; only that
+ * it leaves is looked for: a person is not to answer for nobody. */
+static void verdict_hold(struct conn *c)
+{
+    c->is_held = true;
+    c->owed = OWED_CLOSED;
+    peer_want(c->client, UV_DISCONNECT);
+}
+
+/* It closed, or closed its sending side alone, which looks the same from here: that one reads why.
+ */
+void held_left(struct conn *c)
+{
+    c->is_held = false;
+    tell_end(c, "");
+    verdict_deny(c, &(struct verdict_in){.reason = "not_listed",
+                                         .rule = "a person is asked, and the client ended its side",
+                                         .hint = "keep the connection open while it waits"});
+}
+
+bool conn_verdict(struct conn *c, uint32_t request, const struct verdict_in *v)
 {
     if (c->hello != NULL && request == (c->request | EG_NAME_REQUEST)) {
         hello_verdict(c, v);
-        return;
+        return true;
     }
     if (c->state != CONN_CHECKING || c->request != request)
-        return;
+        return false;
+    if (v->verdict == EG_HOLD) {
+        verdict_hold(c);
+        return true;
+    }
+    if (c->is_held) {
+        c->is_held = false;
+        c->owed = OWED_NOTHING;
+        peer_want(c->client, 0);
+    }
     deadline_clear(&c->deadline);
     switch (v->verdict) {
     case EG_ALLOW:
         verdict_allow(c, v);
-        return;
+        break;
     case EG_ANSWER_SELF:
         verdict_self(c);
-        return;
+        break;
     default: /* EG_DENY, and whatever is not known */
         verdict_deny(c, v);
-        return;
+        break;
     }
+    return true;
 }

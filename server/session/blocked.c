@@ -53,6 +53,7 @@ void session_blocked(struct session *s, const char *host, uint16_t port, const c
                 &(struct event){EVENT_BLOCKED, count > 1 ? EVENT_UPDATED : EVENT_CREATED, target,
                                 s->id, count, NULL, NULL});
     session_refusal(s, target, json_pack("{s:s, s:s}", "reason", reason, "rule", rule));
+    session_asks_blocked(s, host, port);
     session_touched(s);
 }
 
@@ -77,16 +78,30 @@ static struct blocked_host *blocked_at(struct command *c, const char *host, uint
     return b;
 }
 
-static void note_blocked(struct command *c, const char *host, uint16_t port, const char *reason)
+static void note_put(struct command *c, json_t *take_note)
 {
-    json_t *note = json_pack("{s:s, s:s, s:i, s:s}", "kind", "blocked", "host", host, "port",
-                             (int)port, "reason", reason);
-    char *text = json_dumps(note, JSON_COMPACT);
+    char *text = json_dumps(take_note, JSON_COMPACT);
     if (text && c->spool)
         (void)spool_note(c->spool, clock_now_ms() - c->started_ms, text);
     free(text);
-    json_decref(note);
+    json_decref(take_note);
     watched_notify(&c->watched);
+}
+
+static void note_blocked(struct command *c, const char *host, uint16_t port, const char *reason)
+{
+    note_put(c, json_pack("{s:s, s:s, s:i, s:s}", "kind", "blocked", "host", host, "port",
+                          (int)port, "reason", reason));
+}
+
+/* Once an ask: a busy retry fills no spool. */
+void command_asked(struct command *c, const char *ask_id, const char *host, uint16_t port)
+{
+    if (strcmp(c->asked_id, ask_id) == 0)
+        return;
+    (void)snprintf(c->asked_id, sizeof c->asked_id, "%s", ask_id);
+    note_put(c, json_pack("{s:s, s:s, s:s, s:i}", "kind", "ask", "ask_id", ask_id, "host", host,
+                          "port", (int)port));
 }
 
 void command_blocked(struct command *c, const char *host, uint16_t port, const char *reason,

@@ -83,6 +83,7 @@ struct command {
     enum start_stage start_stage;
     struct blocked_host *blocked;
     size_t n_blocked;
+    char asked_id[ID_MAX]; /* of the ask that was told last in its output */
     json_t *output_counts; /* once the spool is closed */
 };
 void command_unlist(struct command *c); /* may free it */

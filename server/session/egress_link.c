@@ -23,13 +23,16 @@
 /* A request under way: from its check until it is refused, has failed, or is closed. */
 struct request {
     struct request *next;
+    struct egress_link *link;
+    struct ask_wait wait; /* while is_held */
     uint32_t conn, number;
     char host[HOST_MAX];
     uint16_t port;
     char site_id[32];
     char rule[HOST_MAX + 12];
     uint8_t door; /* enum eg_door */
-    bool is_proof, is_open, is_published;
+    bool is_proof, is_open, is_published, is_held;
+    bool is_once; /* allowed by an answer for it alone: no site covers it */
     bool is_name; /* the TLS name within the tunnel whose number it has, but for EG_NAME_REQUEST */
 };
 
@@ -50,16 +53,15 @@ struct egress_link {
 static const uint8_t KINDS[] = {M_EG_READY, M_EG_CHECK, M_EG_RESULT, M_EG_CLOSED, M_EG_REFUSED,
                                 M_EG_STALE, 0};
 
+static void request_drop(struct egress_link *l, struct request **at);
+
 static void link_free(struct closing *closing)
 {
     struct egress_link *l = container_of(closing, struct egress_link, closing);
     void (*closed)(void *arg) = l->closed;
     void *arg = l->closed_arg;
-    while (l->requests) {
-        struct request *rq = l->requests;
-        l->requests = rq->next;
-        free(rq);
-    }
+    while (l->requests)
+        request_drop(l, &l->requests);
     child_done(&l->child);
     logpipe_done(&l->said);
     channel_done(&l->ch);
@@ -112,6 +114,7 @@ static void request_drop(struct egress_link *l, struct request **at)
         return;
     *at = rq->next;
     l->n_requests--;
+    ask_leave(&rq->wait, false);
     free(rq);
 }
 
@@ -121,6 +124,7 @@ static struct request *request_add(struct egress_link *l, uint32_t conn, uint32_
     struct request *rq = calloc(1, sizeof *rq);
     if (!rq)
         return NULL;
+    rq->link = l;
     rq->conn = conn;
     rq->number = number;
     rq->port = port;
@@ -209,6 +213,52 @@ static int publish_check(struct egress_link *l, uint32_t conn, uint32_t number, 
     return 0;
 }
 
+static void request_allowed(struct request *rq, const struct verdict_out *v,
+                            const struct host_entry *why)
+{
+    rq->is_proof = v->verdict == EG_ANSWER_SELF;
+    (void)snprintf(rq->rule, sizeof rq->rule, "%s", v->rule);
+    if (why && why->rule.id)
+        (void)snprintf(rq->site_id, sizeof rq->site_id, "%s", why->rule.id);
+}
+
+/* It was answered. An allowed one goes by the lists as they are now, but for `once`. */
+static void held_over(struct ask_wait *w, const struct verdict_out *answer)
+{
+    struct request *rq = container_of(w, struct request, wait);
+    struct egress_link *l = rq->link;
+    const struct host_entry *why = NULL;
+    struct verdict_out v = *answer;
+    rq->is_held = false;
+    rq->is_once = v.verdict == EG_ALLOW && strcmp(v.reason, "once") == 0;
+    if (v.verdict == EG_ALLOW && !rq->is_once)
+        egress_judge(l->g, rq->host, rq->port, &v, &why);
+    if (v.verdict == EG_HOLD)
+        v.reason = "not_listed";
+    if (v.verdict == EG_ALLOW)
+        request_allowed(rq, &v, why);
+    else
+        v.verdict = EG_DENY;
+    if (!l->is_closing)
+        (void)send_verdict(l, rq->conn, rq->number, &v);
+    if (v.verdict == EG_ALLOW)
+        return;
+    session_blocked(l->s, rq->host, rq->port, v.reason, v.rule, v.hint);
+    request_drop(l, request_at(l, rq->conn, rq->number));
+}
+
+/* Held until a person answers; or V is a refusal then. */
+static void request_hold(struct request *rq, struct verdict_out *v)
+{
+    struct session *s = rq->link->s;
+    rq->wait.over = held_over;
+    ask_hold(s, ASKER_CONNECTION, rq->host, rq->port, &rq->wait, v);
+    rq->is_held = v->verdict == EG_HOLD;
+    for (struct command *c = s->commands; c && rq->is_held; c = command_next(c))
+        if (command_is_running(c))
+            command_asked(c, rq->wait.ask_id, rq->host, rq->port);
+}
+
 static int take_check(struct egress_link *l, struct unpack *u)
 {
     struct session *s = l->s;
@@ -232,18 +282,19 @@ static int take_check(struct egress_link *l, struct unpack *u)
         return publish_check(l, conn, number, port);
     egress_judge(l->g, host, port, &v, &why);
     bool proof = egress_is_proof_probe(l->g, host, port);
-    if (v.verdict == EG_DENY && !proof)
-        session_blocked(s, host, port, v.reason, v.rule, v.hint);
     if (v.verdict != EG_DENY) {
         struct request *rq = request_add(l, conn, number, host, port);
         if (!rq)
             return -ENOMEM;
         rq->door = door;
-        rq->is_proof = v.verdict == EG_ANSWER_SELF;
-        (void)snprintf(rq->rule, sizeof rq->rule, "%s", v.rule);
-        if (why && why->rule.id)
-            (void)snprintf(rq->site_id, sizeof rq->site_id, "%s", why->rule.id);
+        request_allowed(rq, &v, why);
+        if (v.verdict == EG_HOLD)
+            request_hold(rq, &v);
+        if (v.verdict == EG_DENY)
+            request_drop(l, request_at(l, conn, number));
     }
+    if (v.verdict == EG_DENY && !proof)
+        session_blocked(s, host, port, v.reason, v.rule, v.hint);
     return send_verdict(l, conn, number, &v);
 }
 
@@ -301,7 +352,7 @@ static int take_result(struct egress_link *l, struct unpack *u)
     if (r < 0 || !address || !detail)
         return r < 0 ? r : -ENOMEM;
     struct request **at = request_at(l, conn, number), *rq = *at;
-    if (!rq || outcome > EG_TIMED_OUT || rq->is_open || rq->is_name ||
+    if (!rq || outcome > EG_TIMED_OUT || rq->is_open || rq->is_held || rq->is_name ||
         !utf8_is_valid(address, strlen(address)) || !utf8_is_valid(detail, strlen(detail)))
         return -EBADMSG;
     if (rq->is_proof) {
@@ -357,6 +408,8 @@ static int take_closed(struct egress_link *l, struct unpack *u)
         return 0;
     if (rq->is_name)
         return -EBADMSG;
+    if (!rq->is_held && !rq->is_open) /* it gave up, and crossed our verdict: its result comes */
+        return 0;
     struct request **name = request_at(l, conn, number | EG_NAME_REQUEST);
     if (rq->is_open) {
         host_port_text(rq->host, rq->port, target);
@@ -592,10 +645,10 @@ void egress_link_recheck(struct egress_link *l)
     if (!l || l->is_closing)
         return;
     for (struct request *rq = l->requests; rq; rq = rq->next) {
-        if (rq->is_proof || rq->is_published)
+        if (rq->is_proof || rq->is_published || rq->is_held || rq->is_once)
             continue;
         egress_judge(l->g, rq->host, rq->port, &v, &why);
-        if (v.verdict != EG_DENY)
+        if (v.verdict == EG_ALLOW)
             continue;
         CLEANUP(pack_done) struct pack p = {0};
         pack_u32(&p, rq->conn);

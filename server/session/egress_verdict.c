@@ -4,6 +4,8 @@
 #include "session/generation.h"
 #include "session/parts.h"
 #include "wire/msg.h"
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,7 +60,90 @@ static void allow_local(struct session *s, enum tier tier, uint16_t port, struct
         *why = NULL;
 }
 
+/* A literal of a class that only a site opens, or nothing: no person is asked for it. Names are
+ * judged when they are resolved, which is not before they are allowed. */
+static bool is_refused_literal(const char *host)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    if (inet_pton(AF_INET, host, &v4.sin_addr) == 1)
+        return addr_class((struct sockaddr *)&v4) != ADDR_PUBLIC;
+    return inet_pton(AF_INET6, host, &v6.sin6_addr) == 1 &&
+           addr_class((struct sockaddr *)&v6) != ADDR_PUBLIC;
+}
+
+/* The table of who is asked. Walled refuses a connection first, and the agent may ask then. */
+static bool may_be_held(const struct session *s, enum tier tier, enum asker by)
+{
+    if (session_asks_are_off(s))
+        return false;
+    switch (by) {
+    case ASKER_CONNECTION:
+        return tier == TIER_GUARDED && !s->unattended;
+    case ASKER_AGENT:
+    case ASKER_WEB_FETCH:
+    case ASKER_WEB_SEARCH:
+        return true;
+    }
+    return false;
+}
+
+static void judge_unlisted(const struct session *s, enum tier tier, enum asker by, const char *host,
+                           uint16_t port, struct verdict_out *out)
+{
+    deny_unlisted(host, port, out);
+    if (session_asks_denied(s, host, port)) {
+        deny(out, "denied", "a person denied it for this session");
+        (void)snprintf(out->hint, sizeof out->hint,
+                       "give it up: asking again will not change that in this session");
+        return;
+    }
+    if (!may_be_held(s, tier, by))
+        return;
+    if (is_refused_literal(host)) {
+        deny(out, "address_class", "an address of its class is never offered");
+        (void)snprintf(out->hint, sizeof out->hint,
+                       "a person may add a site for exactly this address");
+        return;
+    }
+    out->verdict = EG_HOLD;
+    out->reason = "ask";
+}
+
 /* Every path that does not reach an explicit allow is DENY (0). */
+void site_judge(struct session *s, enum tier tier, enum net_mode network, enum asker by,
+                const char *host, uint16_t port, struct verdict_out *out,
+                const struct host_entry **why)
+{
+    *out = (struct verdict_out){.verdict = EG_DENY, .reason = "not_listed", .rule = ""};
+    *why = NULL;
+    if (is_loopback(host)) {
+        is_own_port(s, port)
+            ? deny(out, "own_port", "Cordon's own port is refused whatever a rule says")
+            : deny(out, "address_class", "the host's loopback is never reached from inside");
+        return;
+    }
+    if (network == NET_OPEN) {
+        out->verdict = EG_ALLOW;
+        out->flags = EG_ALLOW_PRIVATE;
+        out->reason = "open";
+        out->rule = "network open";
+        return;
+    }
+    if (network != NET_ALLOWLIST) {
+        deny(out, "network_none", "network none");
+        return;
+    }
+    if (session_hosts_match(s, tier, host, port, why) != VERDICT_ALLOW) {
+        judge_unlisted(s, tier, by, host, port, out);
+        return;
+    }
+    out->verdict = EG_ALLOW;
+    out->flags = (*why)->rule.allow_private ? EG_ALLOW_PRIVATE : 0;
+    out->reason = "listed";
+    out->rule = (*why)->text;
+}
+
 void egress_judge(const struct generation *g, const char *host, uint16_t port,
                   struct verdict_out *out, const struct host_entry **why)
 {
@@ -83,31 +168,7 @@ void egress_judge(const struct generation *g, const char *host, uint16_t port,
         allow_local(s, g->policy.tier, port, out, why);
         return;
     }
-    if (is_loopback(host)) {
-        is_own_port(s, port)
-            ? deny(out, "own_port", "Cordon's own port is refused whatever a rule says")
-            : deny(out, "address_class", "the host's loopback is never reached from inside");
-        return;
-    }
-    if (g->policy.network == NET_OPEN) {
-        out->verdict = EG_ALLOW;
-        out->flags = EG_ALLOW_PRIVATE;
-        out->reason = "open";
-        out->rule = "network open";
-        return;
-    }
-    if (g->policy.network != NET_ALLOWLIST) {
-        deny(out, "network_none", "network none");
-        return;
-    }
-    if (session_hosts_match(s, g->policy.tier, host, port, why) != VERDICT_ALLOW) {
-        deny_unlisted(host, port, out);
-        return;
-    }
-    out->verdict = EG_ALLOW;
-    out->flags = (*why)->rule.allow_private ? EG_ALLOW_PRIVATE : 0;
-    out->reason = "listed";
-    out->rule = (*why)->text;
+    site_judge(s, g->policy.tier, g->policy.network, ASKER_CONNECTION, host, port, out, why);
 }
 
 bool egress_is_proof_probe(const struct generation *g, const char *host, uint16_t port)

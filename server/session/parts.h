@@ -3,8 +3,9 @@
  * sessions.c the table · spec.c what a client asked for, checked · session.c the step machine ·
  * generation.c one sandbox of it, proof_run.c its proof · renewal.c a new sandbox takes over ·
  * ending.c the end · warnings.c what is not as asked for · sites.c own sites, site_sets.c the
- * matchers · session_json.c the resource · runner_link, egress_link the two children · command*.c,
- * output.c, files.c what is done inside · status.c, preview.c the machine. */
+ * matchers · asks.c, ask_answer.c, ask_json.c questions to a person · session_json.c the resource ·
+ * runner_link, egress_link the two children · command*.c, output.c, files.c what is done inside ·
+ * status.c, preview.c the machine. */
 #pragma once
 #include "base/clock.h"
 #include "base/fd.h"
@@ -15,6 +16,7 @@
 #include "sandbox/private.h"
 #include "sandbox/proof.h"
 #include "sandbox/provider.h"
+#include "session/asks.h"
 #include "session/command.h"
 #include "session/generation.h"
 #include "session/nested.h"
@@ -60,7 +62,8 @@ struct sessions {
     struct deadline drain;
     void (*stopped)(void *arg);
     void *stopped_arg;
-    struct watch rollback_watch;
+    struct watch rollback_watch, settings_watch;
+    struct watched asks_watched;
     struct closing closing;
 };
 void sessions_command_ended(struct sessions *ss);
@@ -73,6 +76,21 @@ enum provider sessions_choose(const struct sessions *ss, enum tier tier, bool re
 struct own_site {
     struct own_site *next;
     struct site row;
+};
+
+/* An answer that was given and is not used up: a deny; a `once` whose caller is to come back. */
+struct ask_given {
+    struct ask_given *next; /* the older ones */
+    char ask_id[ID_MAX];
+    char host[HOST_MAX];
+    uint16_t port;
+};
+struct asks {
+    struct ask *first; /* those that are open, oldest first */
+    unsigned n_open, n_held;
+    struct deadline clock; /* the first that expires */
+    struct ask_given *denied, *once;
+    unsigned n_denied, n_once;
 };
 
 /* How far the end of a session has come. */
@@ -138,6 +156,8 @@ struct session {
     size_t n_publish;
     struct hostset *own_hosts; /* of SITES; NULL = to be compiled */
     struct hostset *all_hosts; /* both lists in one, for showing; NULL = to be compiled */
+
+    struct asks asks;
 
     struct policy policy; /* of the last sandbox, once it is gone */
     json_t *receipt;      /* of the proof that was judged last, or NULL */
@@ -213,6 +233,13 @@ int session_policy_make(const struct session *s, const struct shape *shape, stru
 /* ---- Sites -------------------------------------------------------------------------------- */
 int site_row_make(struct session *s, const char *host, int port, bool allow_private,
                   const struct actor *actor, struct site *ret, struct err *err);
+/* HOST is canonical, or "*." before it; what is there already is given. */
+int session_site_add_by(struct session *s, const char *host, int port, enum site_source source,
+                        const struct actor *actor, struct site *ret, struct err *err);
+/* A site of LIST (machine or guarded) for all its sessions, by an answer given in S: made, or what
+ * is there enabled. ERR: too_many, disk_full. */
+int sessions_site_open(struct session *s, enum site_list list, const char *host, int port,
+                       const struct actor *actor, struct site *ret, struct err *err);
 int session_sites_put(struct session *s); /* into the store, when it is made */
 void session_sites_free(struct session *s);
 /* The session's own sites and those of the machine; in guarded that list's too. The more specific
@@ -222,9 +249,19 @@ enum verdict session_hosts_match(struct session *s, enum tier tier, const char *
 void sessions_sets_drop(struct sessions *ss); /* the lists changed: compiled anew */
 void session_sets_drop(struct session *s);    /* its own did */
 
+/* ---- Asks --------------------------------------------------------------------------------- */
+void session_asks_init(struct session *s);
+void session_asks_free(struct session *s);
+void session_asks_over(struct session *s); /* it ends: all are cancelled */
+/* Lists, approvals or settings changed: what is allowed now is superseded, and goes through. */
+void session_asks_recheck(struct session *s);
+void session_asks_blocked(struct session *s, const char *host, uint16_t port); /* one more try */
+bool session_asks_are_off(const struct session *s);                            /* nobody is asked */
+bool session_asks_denied(const struct session *s, const char *host, uint16_t port);
+
 /* ---- Egress ------------------------------------------------------------------------------- */
 struct verdict_out {
-    uint8_t verdict; /* enum eg_verdict; DENY is 0 */
+    uint8_t verdict; /* enum eg_verdict; DENY is 0; HOLD: a person may be asked (ask_hold) */
     uint8_t flags;
     const char *reason, *rule;
     char hint[400];
@@ -233,7 +270,12 @@ struct verdict_out {
 bool session_via(const struct sessions *ss, const char *host, uint16_t port, bool is_http,
                  struct upstream *ret);
 void session_warn_via(struct session *s); /* of proxies that cannot be used */
-/* Every path that does not reach an explicit allow is DENY. *why is the entry that decided. */
+/* Every path that does not reach an explicit allow is DENY. *why is the entry that decided. BY says
+ * who wants to reach it: what is on no list is held for a person's answer, or refused, by that. */
+void site_judge(struct session *s, enum tier tier, enum net_mode network, enum asker by,
+                const char *host, uint16_t port, struct verdict_out *out,
+                const struct host_entry **why);
+/* The same for a connection from inside G. */
 void egress_judge(const struct generation *g, const char *host, uint16_t port,
                   struct verdict_out *out, const struct host_entry **why);
 bool egress_is_proof_probe(const struct generation *g, const char *host, uint16_t port);
@@ -257,6 +299,8 @@ pid_t egress_link_pid(const struct egress_link *l);
 int command_start_failed(struct generation *g, uint32_t id, enum start_stage stage, uint32_t error);
 void command_blocked(struct command *c, const char *host, uint16_t port, const char *reason,
                      const char *rule, const char *hint);
+/* A connection of C, or of another command that runs, is held. */
+void command_asked(struct command *c, const char *ask_id, const char *host, uint16_t port);
 struct command *command_next(struct command *c);
 bool command_is_running(const struct command *c);
 /* A refusal by the way out, in the audit: one by one up to REFUSALS_A_MINUTE, the rest of that

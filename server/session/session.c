@@ -33,6 +33,7 @@ static void session_free(struct closing *closing)
     folders_free(s->folders, s->n_folders);
     session_sites_free(s);
     publish_close(s);
+    session_asks_free(s);
     policy_done(&s->policy);
     json_decref(s->receipt);
     strv_done(&s->file_roots);
@@ -172,6 +173,8 @@ void session_set_state(struct session *s, enum session_state state)
     s->state = state;
     log_info("session.state", "session=%s state=%s", s->id, SESSION_STATE_NAMES[state]);
     session_changed(s);
+    if (state >= SESSION_STOPPING)
+        session_asks_over(s);
     stop_point(SESSION_STATE_NAMES[state]);
 }
 
@@ -368,6 +371,7 @@ struct session *session_alloc(struct sessions *ss, const struct actor *actor)
     closing_init(&s->closing, session_free);
     deadline_init(ss->deps.loop, &s->deadline, &s->closing, deadline_passed);
     renewal_init(s);
+    session_asks_init(s);
     return s;
 }
 
@@ -487,5 +491,6 @@ int session_rename(struct session *s, const char *name, const struct actor *acto
 int session_set_approvals(struct session *s, enum approvals a, const struct actor *actor)
 {
     s->approvals = a;
+    session_asks_recheck(s);
     return change(s, actor, "approvals", APPROVALS_NAMES[a]);
 }

@@ -131,8 +131,8 @@ json_t *session_to_json(const struct session *s)
         APPROVALS_NAMES[s->approvals], "require_wall", s->require_wall ? 1 : 0, "unattended",
         s->unattended ? 1 : 0, "provider", PROVIDER_NAMES[s->provider], "fixed", 0, "enforcement",
         session_enforcement(s), "counts", "running", (int)s->n_running, "blocked",
-        (json_int_t)s->n_blocked, "asks", 0, "warnings", s->warnings, "pending", "created_at",
-        time_json(s->created_at), "rev", (json_int_t)s->rev);
+        (json_int_t)s->n_blocked, "asks", (int)s->asks.n_open, "warnings", s->warnings, "pending",
+        "created_at", time_json(s->created_at), "rev", (json_int_t)s->rev);
     if (!out)
         return NULL;
     put_asked_for(s, out);

@@ -26,6 +26,14 @@ static void rolled_back(struct watch *w)
     sessions_sites_changed(container_of(w, struct sessions, rollback_watch));
 }
 
+/* Whether anybody is asked may have changed. */
+static void settings_changed(struct watch *w)
+{
+    struct sessions *ss = container_of(w, struct sessions, settings_watch);
+    for (size_t i = 0; i < ss->n; i++)
+        session_asks_recheck(ss->items[i]);
+}
+
 /* ---- Life -------------------------------------------------------------------------------------
  */
 
@@ -33,6 +41,7 @@ static void sessions_closed(struct closing *closing)
 {
     struct sessions *ss = container_of(closing, struct sessions, closing);
     watch_remove(&ss->rollback_watch);
+    watch_remove(&ss->settings_watch);
     fd_close(ss->control_fd);
     fd_close(ss->null_fd);
     sessions_sets_drop(ss);
@@ -89,6 +98,8 @@ int sessions_new(const struct sessions_deps *deps, struct sessions **ret, struct
     closing_init(&ss->closing, sessions_closed);
     ss->rollback_watch.changed = rolled_back;
     watch_add(db_rolled_back(deps->db), &ss->rollback_watch);
+    ss->settings_watch.changed = settings_changed;
+    watch_add(settings_watched(deps->settings), &ss->settings_watch);
     deadline_init(deps->loop, &ss->drain, &ss->closing, drain_passed);
     ss->shell = find_shell();
     ss->umask = umask(077);

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SITES_OPEN_MAX 10000 /* of a list, however they came */
+
 /* ---- Own sites --------------------------------------------------------------------------------
  */
 
@@ -142,8 +144,9 @@ static int check_alive(const struct session *s, struct err *err)
     return 0;
 }
 
-int session_site_add(struct session *s, const char *host, int port, bool allow_private,
-                     const struct actor *actor, struct site *ret, struct err *err)
+static int site_add(struct session *s, const char *host, int port, bool allow_private,
+                    enum site_source source, const struct actor *actor, struct site *ret,
+                    struct err *err)
 {
     char target[HOST_MAX + 16];
     struct site row;
@@ -152,6 +155,8 @@ int session_site_add(struct session *s, const char *host, int port, bool allow_p
         r = site_row_make(s, host, port, allow_private, actor, &row, err);
     if (r < 0)
         return r;
+    (void)snprintf(row.source, sizeof row.source, "%s", SITE_SOURCE_NAMES[source]);
+    s->sites->row = row; /* the newest */
     r = site_put(s->ss->deps.db, &row);
     if (r == 0)
         r = db_commit(s->ss->deps.db);
@@ -164,8 +169,28 @@ int session_site_add(struct session *s, const char *host, int port, bool allow_p
     tell(s, row.id, row.rev, EVENT_CREATED);
     session_changed(s);
     session_ports_follow(s);
+    session_asks_recheck(s);
     *ret = row;
     return 0;
+}
+
+int session_site_add(struct session *s, const char *host, int port, bool allow_private,
+                     const struct actor *actor, struct site *ret, struct err *err)
+{
+    return site_add(s, host, port, allow_private, SITE_USER, actor, ret, err);
+}
+
+int session_site_add_by(struct session *s, const char *host, int port, enum site_source source,
+                        const struct actor *actor, struct site *ret, struct err *err)
+{
+    for (const struct own_site *o = s->sites; o; o = o->next)
+        if (strcmp(o->row.host, host) == 0 && o->row.port == port) {
+            *ret = o->row;
+            return 0;
+        }
+    char typed[HOST_MAX + 2];
+    (void)snprintf(typed, sizeof typed, strchr(host, ':') ? "[%s]" : "%s", host);
+    return site_add(s, typed, port, false, source, actor, ret, err);
 }
 
 /* Cuts tunnels to what is no longer allowed. */
@@ -205,6 +230,51 @@ void sessions_sites_changed(struct sessions *ss)
         session_sets_drop(ss->items[i]);
         session_egress_recheck(ss->items[i]);
     }
+    for (size_t i = 0; i < ss->n; i++)
+        session_asks_recheck(ss->items[i]);
+}
+
+static int open_row(struct session *s, enum site_list list, const char *host, int port,
+                    const struct actor *actor, struct site *ret, struct err *err)
+{
+    struct db *db = s->ss->deps.db;
+    if (site_find(db, list, NULL, host, port, ret) == 0) {
+        ret->rev += !ret->enabled;
+        ret->enabled = true;
+        return 1;
+    }
+    if (sites_count(db, (int)list, NULL) >= SITES_OPEN_MAX)
+        return err_set(err, -E2BIG, "too_many", "remove what is no longer needed",
+                       "a list has at most %d sites", SITES_OPEN_MAX);
+    *ret = (struct site){
+        .list = list, .port = port, .enabled = true, .created_at = clock_wall_ms(), .rev = 1};
+    id_new("sit", ret->id);
+    (void)snprintf(ret->host, sizeof ret->host, "%s", host);
+    (void)snprintf(ret->source, sizeof ret->source, "%s", SITE_SOURCE_NAMES[SITE_ASK]);
+    (void)snprintf(ret->created_by, sizeof ret->created_by, "%s",
+                   actor->id[0] ? actor->id : ACTOR_NAMES[actor->kind]);
+    return 0;
+}
+
+int sessions_site_open(struct session *s, enum site_list list, const char *host, int port,
+                       const struct actor *actor, struct site *ret, struct err *err)
+{
+    char target[HOST_MAX + 16];
+    int found = open_row(s, list, host, port, actor, ret, err);
+    if (found < 0)
+        return found;
+    int r = site_put(s->ss->deps.db, ret);
+    if (r == 0)
+        r = db_commit(s->ss->deps.db);
+    if (r < 0)
+        return err_set(err, r, "disk_full", NULL, "the site cannot be recorded");
+    site_target(ret, target);
+    session_audit(s, actor, found ? "site.changed" : "site.added", target,
+                  json_pack("{s:s, s:b}", "list", SITE_LIST_NAMES[list], "enabled", 1), OUTCOME_OK);
+    events_emit(s->ss->deps.db, &(struct event){EVENT_SITE, found ? EVENT_UPDATED : EVENT_CREATED,
+                                                ret->id, NULL, ret->rev, NULL, NULL});
+    sessions_sites_changed(s->ss);
+    return 0;
 }
 
 /* ---- POST /sites/check ------------------------------------------------------------------------

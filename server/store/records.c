@@ -10,44 +10,88 @@
 
 #define LIMIT_DEFAULT 50
 
-static const char SQL_SESSION_PUT[] =
-    "INSERT INTO sessions (id, state, text, doc, tier) VALUES (?1, ?2, ?3, ?4, ?5)"
-    " ON CONFLICT (id) DO UPDATE SET state = excluded.state, text = excluded.text,"
-    " doc = excluded.doc, tier = excluded.tier";
-static const char SQL_COMMAND_PUT[] =
-    "INSERT INTO commands (id, state, text, doc, session_id) VALUES (?1, ?2, ?3, ?4, ?5)"
-    " ON CONFLICT (id) DO UPDATE SET state = excluded.state, text = excluded.text,"
-    " doc = excluded.doc";
-static const char SQL_SESSION_GET[] = "SELECT doc FROM sessions WHERE id = ?1";
-static const char SQL_COMMAND_GET[] = "SELECT doc FROM commands WHERE id = ?1";
-static const char SQL_SESSION_DELETE[] = "DELETE FROM sessions WHERE id = ?1";
-static const char SQL_COMMAND_DELETE[] = "DELETE FROM commands WHERE id = ?1";
 #define LIST_FILTERS                                                                               \
     " (?1 IS NULL OR id < ?1) AND (?2 IS NULL OR state = ?2)"                                      \
     " AND (?3 IS NULL OR instr(lower(text), lower(?3)) > 0)"
-static const char SQL_SESSION_LIST[] = "SELECT doc FROM sessions WHERE" LIST_FILTERS
-                                       " AND (?4 IS NULL OR tier = ?4) ORDER BY id DESC LIMIT ?5";
-static const char SQL_COMMAND_LIST[] =
-    "SELECT doc FROM commands WHERE session_id = ?4 AND" LIST_FILTERS " ORDER BY id DESC LIMIT ?5";
-static const char SQL_COMMAND_LIST_ALL[] =
-    "SELECT doc FROM commands WHERE" LIST_FILTERS " AND ?4 IS NULL ORDER BY id DESC LIMIT ?5";
-static const char SQL_SESSION_ALIVE[] =
-    "SELECT id, '', tier, text, doc FROM sessions WHERE state NOT IN ('ended', 'refused')"
-    " ORDER BY id";
-static const char SQL_COMMAND_ALIVE[] =
-    "SELECT id, session_id, NULL, text, doc FROM commands"
-    " WHERE state IN ('queued', 'starting', 'running') ORDER BY id";
+#define LIST_ORDER " ORDER BY id DESC LIMIT ?5"
+/* Commands and asks belong to a session (?5, ?4); a session has its tier there. */
+#define SQL_PUT(table)                                                                             \
+    "INSERT INTO " table " (id, state, text, doc, session_id) VALUES (?1, ?2, ?3, ?4, ?5)"         \
+    " ON CONFLICT (id) DO UPDATE SET state = excluded.state, text = excluded.text,"                \
+    " doc = excluded.doc"
+#define SQL_LIST(table)                                                                            \
+    "SELECT doc FROM " table " WHERE session_id = ?4 AND" LIST_FILTERS LIST_ORDER
+#define SQL_LIST_ALL(table)                                                                        \
+    "SELECT doc FROM " table " WHERE" LIST_FILTERS " AND ?4 IS NULL" LIST_ORDER
+#define SQL_GET(table)    "SELECT doc FROM " table " WHERE id = ?1"
+#define SQL_DELETE(table) "DELETE FROM " table " WHERE id = ?1"
+#define SQL_ALIVE(table, states)                                                                   \
+    "SELECT id, session_id, NULL, text, doc FROM " table " WHERE state IN (" states ") ORDER BY "  \
+    "id"
 /* By when it ended: an id only says when it began, and bounds what is looked at. What is alive
  * stays, whatever its age. */
 #define OLD_ENDED " AND coalesce(json_extract(doc, '$.ended_at'), '') < ?2 ORDER BY id LIMIT ?3"
-static const char SQL_SESSION_OLD[] =
-    "SELECT id FROM sessions WHERE id < ?1 AND state IN ('ended', 'refused')" OLD_ENDED;
-static const char SQL_COMMAND_OLD[] = "SELECT id FROM commands WHERE id < ?1 AND state NOT IN "
-                                      "('queued', 'starting', 'running')" OLD_ENDED;
-static const char SQL_BLOCKED_OF_SESSION[] = "DELETE FROM blocked WHERE session_id = ?1";
-static const char SQL_BLOCKED_OF_COMMAND[] =
-    "DELETE FROM blocked WHERE session_id = (SELECT session_id FROM commands WHERE id = ?1)"
-    " AND command_id = ?1";
+#define RUNNING   "'queued', 'starting', 'running'"
+
+struct statement {
+    enum db_stmt id;
+    const char *sql; /* NULL: nothing to do */
+};
+/* What differs between the kinds. */
+static const struct kind {
+    const char *prefix; /* of ids */
+    struct statement put, get, delete, list, list_all, alive, old;
+    struct statement blocked;  /* its blocked rows go with it */
+    const char *lost, *action; /* what it becomes when the daemon died, and the audit's row */
+} KINDS[] = {
+    [RECORD_SESSION] =
+        {.prefix = "ses_",
+         .put = {ST_SESSION_PUT,
+                 "INSERT INTO sessions (id, state, text, doc, tier) VALUES (?1, ?2, ?3, ?4, ?5)"
+                 " ON CONFLICT (id) DO UPDATE SET state = excluded.state, text = excluded.text,"
+                 " doc = excluded.doc, tier = excluded.tier"},
+         .get = {ST_SESSION_GET, SQL_GET("sessions")},
+         .delete = {ST_SESSION_DELETE, SQL_DELETE("sessions")},
+         .list_all = {ST_SESSION_LIST, "SELECT doc FROM sessions WHERE" LIST_FILTERS
+                                       " AND (?4 IS NULL OR tier = ?4)" LIST_ORDER},
+         .alive = {ST_SESSION_ALIVE, "SELECT id, id, tier, text, doc FROM sessions"
+                                     " WHERE state NOT IN ('ended', 'refused') ORDER BY id"},
+         .old =
+             {ST_SESSION_OLD,
+              "SELECT id FROM sessions WHERE id < ?1 AND state IN ('ended', 'refused')" OLD_ENDED},
+         .blocked = {ST_BLOCKED_OF_SESSION, "DELETE FROM blocked WHERE session_id = ?1"},
+         .lost = "ended",
+         .action = "session.ended"},
+    [RECORD_COMMAND] =
+        {.prefix = "cmd_",
+         .put = {ST_COMMAND_PUT, SQL_PUT("commands")},
+         .get = {ST_COMMAND_GET, SQL_GET("commands")},
+         .delete = {ST_COMMAND_DELETE, SQL_DELETE("commands")},
+         .list = {ST_COMMAND_LIST, SQL_LIST("commands")},
+         .list_all = {ST_COMMAND_LIST_ALL, SQL_LIST_ALL("commands")},
+         .alive = {ST_COMMAND_ALIVE, SQL_ALIVE("commands", RUNNING)},
+         .old = {ST_COMMAND_OLD,
+                 "SELECT id FROM commands WHERE id < ?1 AND state NOT IN (" RUNNING ")" OLD_ENDED},
+         .blocked = {ST_BLOCKED_OF_COMMAND,
+                     "DELETE FROM blocked WHERE session_id ="
+                     " (SELECT session_id FROM commands WHERE id = ?1) AND command_id = ?1"},
+         .lost = "lost",
+         .action = "command.ended"},
+    [RECORD_ASK] = {.prefix = "ask_",
+                    .put = {ST_ASK_PUT, SQL_PUT("asks")},
+                    .get = {ST_ASK_GET, SQL_GET("asks")},
+                    .delete = {ST_ASK_DELETE, SQL_DELETE("asks")},
+                    .list = {ST_ASK_LIST, SQL_LIST("asks")},
+                    .list_all = {ST_ASK_LIST_ALL, SQL_LIST_ALL("asks")},
+                    .alive = {ST_ASK_ALIVE, SQL_ALIVE("asks", "'open'")},
+                    .lost = "cancelled",
+                    .action = "ask.expired"},
+};
+
+static int prepare(struct db *db, const struct statement *which, sqlite3_stmt **ret)
+{
+    return db_prepare(db, which->id, which->sql, ret);
+}
 
 /* ---- One document ------------------------------------------------------------------------------
  */
@@ -55,16 +99,15 @@ static const char SQL_BLOCKED_OF_COMMAND[] =
 static int put_text(struct db *db, const struct record *r, const char *doc)
 {
     sqlite3_stmt *st;
-    bool is_session = r->kind == RECORD_SESSION;
-    int ret = is_session ? db_prepare_write(db, ST_SESSION_PUT, SQL_SESSION_PUT, &st)
-                         : db_prepare_write(db, ST_COMMAND_PUT, SQL_COMMAND_PUT, &st);
+    const struct statement *put = &KINDS[r->kind].put;
+    int ret = db_prepare_write(db, put->id, put->sql, &st);
     if (ret < 0)
         return ret;
     bind_text(st, 1, r->id);
     bind_text(st, 2, r->state);
     bind_text(st, 3, r->text ? r->text : "");
     bind_text(st, 4, doc);
-    bind_text(st, 5, is_session ? r->tier : r->session_id);
+    bind_text(st, 5, r->kind == RECORD_SESSION ? r->tier : r->session_id);
     return db_run(db, st);
 }
 
@@ -83,8 +126,7 @@ static int doc_parse(const char *text, json_t **ret)
 int record_get(struct db *db, enum record_kind kind, const char *id, json_t **ret_doc)
 {
     sqlite3_stmt *st;
-    int r = kind == RECORD_SESSION ? db_prepare(db, ST_SESSION_GET, SQL_SESSION_GET, &st)
-                                   : db_prepare(db, ST_COMMAND_GET, SQL_COMMAND_GET, &st);
+    int r = prepare(db, &KINDS[kind].get, &st);
     if (r < 0)
         return r;
     bind_text(st, 1, id);
@@ -100,13 +142,11 @@ int record_get(struct db *db, enum record_kind kind, const char *id, json_t **re
 
 int record_delete(struct db *db, enum record_kind kind, const char *id)
 {
-    bool is_session = kind == RECORD_SESSION;
-    int r = is_session ? db_run_by_id(db, ST_BLOCKED_OF_SESSION, SQL_BLOCKED_OF_SESSION, id)
-                       : db_run_by_id(db, ST_BLOCKED_OF_COMMAND, SQL_BLOCKED_OF_COMMAND, id);
+    const struct kind *k = &KINDS[kind];
+    int r = k->blocked.sql ? db_run_by_id(db, k->blocked.id, k->blocked.sql, id) : 0;
     if (r < 0)
         return r;
-    r = is_session ? db_run_by_id(db, ST_SESSION_DELETE, SQL_SESSION_DELETE, id)
-                   : db_run_by_id(db, ST_COMMAND_DELETE, SQL_COMMAND_DELETE, id);
+    r = db_run_by_id(db, k->delete.id, k->delete.sql, id);
     return r < 0 ? r : r == 0 ? -ENOENT : 0;
 }
 
@@ -115,11 +155,8 @@ int record_delete(struct db *db, enum record_kind kind, const char *id)
 
 static int list_statement(struct db *db, const struct record_query *q, sqlite3_stmt **ret)
 {
-    if (q->kind == RECORD_SESSION)
-        return db_prepare(db, ST_SESSION_LIST, SQL_SESSION_LIST, ret);
-    if (q->session_id)
-        return db_prepare(db, ST_COMMAND_LIST, SQL_COMMAND_LIST, ret);
-    return db_prepare(db, ST_COMMAND_LIST_ALL, SQL_COMMAND_LIST_ALL, ret);
+    const struct kind *k = &KINDS[q->kind];
+    return prepare(db, q->session_id && k->list.sql ? &k->list : &k->list_all, ret);
 }
 
 static int list_doc(const struct db *db, sqlite3_stmt *st, json_t **ret)
@@ -210,11 +247,12 @@ static int left_read(sqlite3_stmt *st, struct left *ret)
 
 static int doc_end(json_t *doc, enum record_kind kind, const char *now)
 {
-    const char *state = kind == RECORD_SESSION ? "ended" : "lost";
     json_t *rev = json_object_get(doc, "rev");
-    int r = json_object_set_new(doc, "state", json_string(state));
-    if (r == 0)
+    int r = json_object_set_new(doc, "state", json_string(KINDS[kind].lost));
+    if (r == 0 && kind != RECORD_ASK)
         r = json_object_set_new(doc, "ended_at", json_string(now));
+    if (r == 0 && kind == RECORD_ASK)
+        r = json_object_set_new(doc, "answers", json_array());
     if (r == 0 && kind == RECORD_SESSION)
         r = json_object_set_new(doc, "end_reason", json_string("daemon_died"));
     if (r == 0 && json_is_integer(rev))
@@ -222,10 +260,21 @@ static int doc_end(json_t *doc, enum record_kind kind, const char *now)
     return r < 0 ? -ENOMEM : 0;
 }
 
+static json_t *left_after(enum record_kind kind, const struct left *l)
+{
+    switch (kind) {
+    case RECORD_SESSION:
+        return json_pack("{s:s}", "end_reason", "daemon_died");
+    case RECORD_ASK:
+        return json_pack("{s:s, s:s}", "ask_id", l->id, "state", KINDS[kind].lost);
+    case RECORD_COMMAND:
+        return json_pack("{s:s}", "state", KINDS[kind].lost);
+    }
+    return NULL;
+}
+
 static int left_end(struct db *db, enum record_kind kind, const struct left *l)
 {
-    bool is_session = kind == RECORD_SESSION;
-    const char *session_id = is_session ? l->id : l->session_id;
     json_t *doc;
     char now[CLOCK_TEXT_MAX];
     clock_text(clock_wall_ms(), now);
@@ -236,22 +285,20 @@ static int left_end(struct db *db, enum record_kind kind, const struct left *l)
     if (r == 0)
         r = record_put(db, &(struct record){.kind = kind,
                                             .id = l->id,
-                                            .session_id = session_id,
-                                            .state = is_session ? "ended" : "lost",
+                                            .session_id = l->session_id,
+                                            .state = KINDS[kind].lost,
                                             .tier = l->tier,
                                             .text = l->text,
                                             .doc = doc});
     if (r == 0)
         r = audit_add(db,
-                      &(struct audit_entry){
-                          .action = is_session ? "session.ended" : "command.ended",
-                          .session_id = session_id,
-                          .command_id = is_session ? NULL : l->id,
-                          .target = l->text,
-                          .take_after = is_session ? json_pack("{s:s}", "end_reason", "daemon_died")
-                                                   : json_pack("{s:s}", "state", "lost"),
-                          .outcome = OUTCOME_ERROR,
-                          .enforcement = json_object_get(doc, "enforcement")});
+                      &(struct audit_entry){.action = KINDS[kind].action,
+                                            .session_id = l->session_id,
+                                            .command_id = kind == RECORD_COMMAND ? l->id : NULL,
+                                            .target = l->text,
+                                            .take_after = left_after(kind, l),
+                                            .outcome = OUTCOME_ERROR,
+                                            .enforcement = json_object_get(doc, "enforcement")});
     json_decref(doc);
     return r;
 }
@@ -260,8 +307,7 @@ static int left_end(struct db *db, enum record_kind kind, const struct left *l)
 static int left_next(struct db *db, enum record_kind kind, struct left *ret)
 {
     sqlite3_stmt *st;
-    int r = kind == RECORD_SESSION ? db_prepare(db, ST_SESSION_ALIVE, SQL_SESSION_ALIVE, &st)
-                                   : db_prepare(db, ST_COMMAND_ALIVE, SQL_COMMAND_ALIVE, &st);
+    int r = prepare(db, &KINDS[kind].alive, &st);
     if (r == 0)
         r = db_step(st);
     if (r <= 0)
@@ -290,9 +336,15 @@ static int mark_kind(struct db *db, enum record_kind kind, void (*lost)(const ch
 
 int record_mark_lost(struct db *db, void (*lost)(const char *command_id, void *arg), void *arg)
 {
-    int commands = mark_kind(db, RECORD_COMMAND, lost, arg);
-    int sessions = commands < 0 ? commands : mark_kind(db, RECORD_SESSION, NULL, NULL);
-    return sessions < 0 ? sessions : commands + sessions;
+    static const enum record_kind ORDER[] = {RECORD_ASK, RECORD_COMMAND, RECORD_SESSION};
+    int n = 0;
+    for (size_t i = 0; i < ARRAY_LEN(ORDER); i++) {
+        int r = mark_kind(db, ORDER[i], lost, arg);
+        if (r < 0)
+            return r;
+        n += r;
+    }
+    return n;
 }
 
 /* ---- Retention ---------------------------------------------------------------------------------
@@ -315,12 +367,10 @@ static int old_ids(struct db *db, enum record_kind kind, int64_t before, unsigne
 {
     char id[ID_MAX], ended[CLOCK_TEXT_MAX];
     sqlite3_stmt *st;
-    bool is_session = kind == RECORD_SESSION;
-    int r = is_session ? db_prepare(db, ST_SESSION_OLD, SQL_SESSION_OLD, &st)
-                       : db_prepare(db, ST_COMMAND_OLD, SQL_COMMAND_OLD, &st);
+    int r = prepare(db, &KINDS[kind].old, &st);
     if (r < 0)
         return r;
-    id_of_time(is_session ? "ses_" : "cmd_", before, id);
+    id_of_time(KINDS[kind].prefix, before, id);
     clock_text(before, ended);
     bind_text(st, 1, id);
     bind_text(st, 2, ended);

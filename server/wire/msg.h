@@ -127,7 +127,9 @@ enum eg_door {
 enum eg_verdict {
     EG_DENY = 0,
     EG_ALLOW,
-    EG_ANSWER_SELF /* the proof's own name: answered by the egress with 200, never dialled */
+    EG_ANSWER_SELF, /* the proof's own name: answered by the egress with 200, never dialled */
+    EG_HOLD         /* a person is asked: a further verdict follows. A client that gives up
+                     * meanwhile is told by M_EG_CLOSED */
 };
 enum {
     EG_ALLOW_PRIVATE = 1,

@@ -10,7 +10,7 @@ from cordon_test.api import ApiTest
 SCOPES = ["read", "exec", "ask:create", "ask:decide", "sessions", "settings", "credentials", "admin"]
 AGENT = {"read", "exec", "ask:create"}
 # What an agent's token reads outside its session.
-OUTSIDE = {"/v1/version", "/v1/openapi.json", "/v1/status", "/v1/auth/self", "/v1/events"}
+OUTSIDE = {"/v1/version", "/v1/openapi.json", "/v1/status", "/v1/auth/self", "/v1/events", "/v1/asks", "/v1/asks/{a}"}
 ULID = "01" + "0" * 24
 
 
@@ -32,7 +32,7 @@ class Access(ApiTest):
     def targets(self, session, command="cmd_" + ULID):
         """Each route as (row, target): its session is SESSION, its other parameters name nothing."""
         for r in self.routes:
-            path = r["path"].replace("{s}", session).replace("{c}", command).replace("{code}", "not_found")
+            path = r["path"].replace("{s}", session).replace("{c}", command).replace("{code}", "not_found").replace("{a}", "ask_" + ULID)
             path = re.sub(r"\{id\}", "tok_" + ULID, path).replace("{file}", "app.js")
             if path.endswith("/files") or path.endswith("/files/content"):
                 path += "?path=" + self.work
@@ -109,7 +109,7 @@ class Access(ApiTest):
     def test_an_agent_in_its_own_session(self):
         s = self.session()
         c = self.run_in(s, "true")
-        agent = self.agent(s)
+        agent = self.agent(s, *AGENT)
         allowed = {}
         for r, target in self.targets(s["id"], c["id"]):
             if not r["path"].startswith("/v1/sessions/{s}"):

@@ -27,6 +27,9 @@ GOOD = {
     "POST /v1/sites/preview": {"text": "body.test"},
     "POST /v1/sites/check": {"host": "body.test", "port": 443},
     "PUT /v1/web/providers/{p}": {"key": "body-test"},
+    "POST /v1/asks/{a}/decide": {"answer": "deny"},
+    "POST /v1/asks/{a}/extend": {},
+    "POST /v1/sessions/{s}/asks": {"kind": "site", "subject": {"host": "body.test", "port": 443}},
     "POST /v1/sessions": {"folders": [{"path": "WORK"}], "require_wall": True},
     "PATCH /v1/sessions/{s}": {"name": "n"},
     "POST /v1/sessions/{s}/stop": {"grace_ms": 0},
@@ -54,6 +57,7 @@ class Bodies(ApiTest):
         cls.s = cls.c.call("POST", "/v1/sessions", {"folders": [{"path": cls.work}], "require_wall": True}, 201)
         cls.cmd = cls.c.call("POST", f"/v1/sessions/{cls.s['id']}/commands", {"argv": ["cat"], "stdin": "pipe"}, 201)
         cls.site = cls.c.call("POST", "/v1/sites", {"host": "there.test"}, 201)
+        cls.ask = cls.c.call("POST", f"/v1/sessions/{cls.s['id']}/asks", GOOD["POST /v1/sessions/{s}/asks"], 201)
         cls.routes = [r for r in cls.c.call("GET", "/v1/routes")["items"]
                       if r["body_max_bytes"] and not r["path"].endswith(("/stdin", "/content"))]
 
@@ -77,7 +81,7 @@ class Bodies(ApiTest):
         for r in self.routes:
             name = r["method"] + " " + r["path"]
             path = r["path"].replace("{s}", self.s["id"]).replace("{c}", self.cmd["id"]).replace("{id}", self.site["id"]) \
-                .replace("{p}", "brave")
+                .replace("{p}", "brave").replace("{a}", self.ask["id"])
             good = json.loads(json.dumps(GOOD[name]).replace("WORK", self.work))
             yield name, r, path, good
 
