@@ -263,6 +263,8 @@ static int take_frame(struct attach *a, const char *line, size_t n)
     }
     if (strcmp(kind, "gap") == 0)
         a->lost_bytes += (uint64_t)(json_int(frame, "to") - json_int(frame, "from"));
+    if (a->asking)
+        asking_frame(a->asking, frame, signal_pipe[0]);
     if (strcmp(kind, "end") != 0)
         return 0;
     a->end = json_incref(frame);

@@ -1,6 +1,7 @@
 /* Attached to a running command: its output comes to our standard out and error as it is written
  * there, our standard in goes to it with back-pressure, signals are passed on. */
 #pragma once
+#include "cli/asking.h"
 #include "cli/client.h"
 #include <jansson.h>
 #include <stdbool.h>
@@ -10,6 +11,7 @@ struct attach {
     const char *command_path; /* /v1/sessions/S/commands/C */
     bool pass_stdin;          /* the command was started with a pipe */
     bool discard_output;      /* --json: only the end counts */
+    struct asking *asking;    /* who is asked about sites, or NULL */
     json_t *end;              /* the end frame: state, result; owned; NULL when we left before it */
     int left_by_signal;       /* its number when the person insisted */
     uint64_t lost_bytes;      /* in gaps */

@@ -1,5 +1,6 @@
 /* Runs in: cli. Reads: trusted. May block: no. */
 #include "cli/commands.h"
+#include "cli/asks.h"
 #include "cli/audit.h"
 #include "cli/cli.h"
 #include "cli/run.h"
@@ -61,9 +62,12 @@ static const struct command COMMANDS[] = {
      blocked_command},
     {"shell", "[SESSION]", "a shell behind the wall", NULL, 0, 1, false, LATER},
     {"mcp", "", "an MCP server on standard in and out", NULL, 0, 0, false, LATER},
-    {"asks list", "", "open questions", NULL, 0, 0, false, LATER},
-    {"asks allow", "ASK", "answer one", NULL, 0, 2, false, LATER},
-    {"asks deny", "ASK", "answer one", NULL, 0, 1, false, LATER},
+    {"asks list", "", "open questions of agents for sites", ASKS_LIST_OPTIONS, 0, 0, false,
+     asks_list_command},
+    {"asks allow", "ASK [once|session|always]", "answer one with yes; session is the default",
+     ASKS_ALLOW_OPTIONS, 1, 2, false, asks_allow_command},
+    {"asks deny", "ASK", "answer one with no, for that session", ASKS_DENY_OPTIONS, 1, 1, false,
+     asks_deny_command},
     {"credentials list", "", "what sessions get a copy of", NULL, 0, 0, false, LATER},
     {"credentials add", "PATH", "offer one more", NULL, 0, 1, false, LATER},
     {"credentials on", "ID", "copy it into new sessions", NULL, 0, 1, false, LATER},

@@ -1,5 +1,6 @@
 /* Runs in: cli. Reads: hostile output, passed on. May block: yes. */
 #include "cli/run.h"
+#include "cli/asking.h"
 #include "cli/attach.h"
 #include "cli/watcher.h"
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define SESSION_OPTION_ROWS                                                                        \
     {"folder", 'f', "PATH[:ro]", "grant a folder, read-write or :ro (the current one)",            \
@@ -23,7 +25,8 @@
          OPTION_REPEATS},                                                                          \
         {"network", 0, "PROFILE", "allowlist (the default), open or none", 0},                     \
         {"config", 0, "FILE", "a configuration file for this session", OPTION_LATER},              \
-        {"ask", 0, NULL, "ask on the terminal for refused sites", OPTION_LATER},                   \
+        {"ask", 0, NULL,                                                                           \
+         "ask about refused sites: run does it on the terminal, where there is one", 0},           \
     {                                                                                              \
         "no-ask", 0, NULL, "nobody is asked: an unlisted site is refused at once", 0               \
     }
@@ -59,7 +62,9 @@ struct run {
     const struct args *args;
     struct watcher watcher;
     bool has_watcher;
-    bool own_session;       /* ours: it ends with us */
+    bool own_session; /* ours: it ends with us */
+    bool asks;        /* the person at the terminal, about sites */
+    struct asking asking;
     char session_path[80];  /* /v1/sessions/ses_… */
     char command_path[192]; /* …/commands/cmd_… */
 };
@@ -300,6 +305,11 @@ static int follow_it(struct run *run, bool stdin_pipe, struct err *err)
     struct attach a = {.client = run->cli->client, .command_path = run->command_path};
     a.pass_stdin = stdin_pipe;
     a.discard_output = json;
+    if (run->asks) {
+        run->asking.client = run->cli->client;
+        run->asking.session_path = run->session_path;
+        a.asking = &run->asking;
+    }
     int r = attach_run(&a, err), code = EXIT_CORDON;
     if (r >= 0 && a.end) {
         if (json && (r = print_record(run, err)) < 0) {
@@ -338,13 +348,32 @@ static int run_it(struct run *run, struct err *err)
     return follow_it(run, stdin_pipe, err);
 }
 
+/* Nobody to ask is an immediate no: the session is told so, and nothing waits. */
+static int find_person(struct run *run, json_t *body, struct err *err)
+{
+    bool wanted = args_has(run->args, "ask");
+    if (args_has(run->args, "no-ask") || strcmp(json_text(body, "tier"), "open") == 0)
+        return 0;
+    run->asks = (wanted || isatty(STDERR_FILENO)) && asking_open(&run->asking);
+    if (run->asks)
+        return 0;
+    if (wanted)
+        return err_set(err, -ENXIO, "usage", "leave --ask away, or run it on a terminal",
+                       "--ask: there is no terminal to ask on");
+    json_object_set_new(body, "approvals", json_string("full"));
+    json_object_set_new(body, "unattended", json_true());
+    return 0;
+}
+
 static int create_session(struct run *run, struct err *err)
 {
     char path[224];
     size_t i;
     json_t *w;
     CLEANUP(json_decrefp) json_t *body = session_body(run->args, err), *session = NULL;
-    int r = body ? cli_connect(run->cli, err) : -EINVAL;
+    int r = body ? find_person(run, body, err) : -EINVAL;
+    if (r >= 0)
+        r = cli_connect(run->cli, err);
     if (r < 0)
         return r;
     watch_next(run);
@@ -379,6 +408,8 @@ int run_command(struct cli *cli, struct args *a)
     else if (run.session_path[0])
         stop_it(&run, END_GRACE_MS);
     watcher_done(&run.watcher);
+    if (run.asks)
+        asking_close(&run.asking);
     return code;
 }
 

@@ -185,7 +185,10 @@ json_t *session_body(const struct args *a, struct err *err)
         add_sites(body, a, err) < 0 || add_publish(body, a, err) < 0)
         return NULL;
     add_cwd(body, folders, a, cwd);
-    /* --ask is of a later version, so nobody answers: full access by name, or refused at once. */
+    if (args_has(a, "ask") && args_has(a, "no-ask")) {
+        err_set(err, -EINVAL, "usage", "one of them", "--ask and --no-ask exclude each other");
+        return NULL;
+    }
     json_object_set_new(body, "approvals", json_string(args_has(a, "no-ask") ? "full" : "ask"));
     if (args_has(a, "no-ask"))
         json_object_set_new(body, "unattended", json_true());

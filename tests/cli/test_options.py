@@ -183,6 +183,64 @@ class Options(unittest.TestCase):
         self.assertEqual(self.new("--no-ask")["approvals"], "full")
         self.assertEqual(self.new()["approvals"], "ask")
 
+    def test_run__ask(self):
+        """On a terminal: test_asks.py. Without one it is refused; two that exclude each other too."""
+        r = self.h.cordon("run", "--ask", "--", "touch", "asked", start_new_session=True)
+        self.assertEqual((r.code, os.path.exists(self.h.work + "/asked")), (125, False), r)
+        self.assertIn(b"no terminal", r.err)
+        self.assertEqual(self.h.cordon("run", "--ask", "--no-ask", "--", "true").code, 125)
+
+    def test_session_new__ask(self):
+        self.assertEqual(self.new("--ask")["approvals"], "ask")
+        self.assertEqual(self.h.cordon("session", "new", "--ask", "--no-ask").code, 125)
+
+    # ---- asks: what is answered is in test_asks.py --------------------------------------------------
+
+    def ask(self, host):
+        """A new one: what was denied once is not asked again."""
+        if any(a["subject"]["host"] == host for a in self.h.json("asks", "list", "-a", "--json", "-s", self.sid)):
+            host = "again." + host
+        return self.h.post(f"/v1/sessions/{self.sid}/asks", {"kind": "site", "subject": {"host": host, "port": 443}})["id"]
+
+    def asks(self, *args):
+        return {a["id"] for a in self.h.json("asks", "list", "--json", *args)}
+
+    def test_asks_list__session(self):
+        a = self.ask("list.invalid")
+        self.assertIn(a, self.asks("--session", self.sid))
+        self.assertNotIn(a, self.asks("-s", "ses_" + "0" * 26))
+        self.assertIn(f"{a} open       list.invalid:443 ", self.ok("asks", "list").decode())
+        self.ok("asks", "deny", a)
+
+    def test_asks_list__all(self):
+        a = self.ask("all.invalid")
+        self.ok("asks", "deny", a)
+        self.assertNotIn(a, self.asks())
+        self.assertIn(a, self.asks("-a"))
+
+    test_asks_list__json = test_asks_list__all
+
+    def test_asks_allow__host(self):
+        a = self.ask("wide.invalid")
+        self.assertEqual(self.h.cordon("asks", "allow", a, "--host", "*.invalid").code, 125)
+        self.ok("asks", "allow", a, "--host", "*.wide.invalid")
+        for host, code in (("wide.invalid:443", 0), ("x.wide.invalid:443", 0), ("x.wide.invalid:80", 1)):
+            self.assertEqual(self.h.cordon("sites", "check", "--session", self.sid, host).code, code, host)
+
+    def test_asks_allow__note(self):
+        a = self.ask("note.invalid")
+        doc = self.h.json("asks", "allow", a, "session", "--note", "it is fine", "--json")
+        self.assertEqual((doc["answer"], doc["decided"]["by"], doc["decided"]["note"]), ("session", "owner", "it is fine"))
+        self.assertEqual(self.h.cordon("asks", "deny", a).code, 125)
+
+    test_asks_allow__json = test_asks_allow__note
+
+    def test_asks_deny__note(self):
+        doc = self.h.json("asks", "deny", self.ask("deny.invalid"), "--note", "no", "--json")
+        self.assertEqual((doc["answer"], doc["decided"]["note"]), ("deny", "no"))
+
+    test_asks_deny__json = test_asks_deny__note
+
     def test_run__timeout(self):
         self.assertEqual(self.h.cordon("run", "--timeout", "200ms", "--", "sleep", "9").code, 124)
         self.assertEqual(self.h.cordon("run", "--timeout", "1h", "--", "true").code, 0)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import urllib.request
 
 BIN = os.environ.get("CORDON_BIN", "")
 SOURCE = os.environ.get("CORDON_SOURCE", "")
@@ -74,6 +75,16 @@ class Home:
         r = self.cordon(*args, **kw)
         assert r.code == 0, r
         return json.loads(r.out)
+
+    def post(self, path, body, want=201):
+        """Over REST, with the owner's token."""
+        with open(self.state + "/token") as f:
+            token = f.read().strip()
+        rq = urllib.request.Request(self.server()["url"] + path, json.dumps(body).encode(),
+                                    {"Authorization": "Bearer " + token, "Content-Type": "application/json"})
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(rq, timeout=60) as answer:
+            assert answer.status == want, answer.status
+            return json.load(answer)
 
     def server(self):
         with open(self.state + "/server.json") as f:
