@@ -53,6 +53,23 @@ public class Fetch {
 """
 
 
+# A database whose server speaks first: its greeting, then what it has against the client.
+DATABASE = """
+import socket, struct
+def packet(n, payload):
+    return struct.pack("<I", len(payload))[:3] + bytes([n]) + payload
+hello = b"\\x0a8.0.0-lab\\0" + struct.pack("<I", 7) + b"saltsalt\\0" + struct.pack("<HBHH", 0x8209, 45, 2, 8) + \\
+    b"\\x15" + bytes(10) + b"saltsaltsalt\\0mysql_native_password\\0"
+with socket.create_server(("203.0.113.10", 3306)) as server:
+    while True:
+        c = server.accept()[0]
+        c.sendall(packet(0, hello))
+        if c.recv(4096):
+            c.sendall(packet(2, b"\\xff" + struct.pack("<H", 1045) + b"#28000the lab lets nobody in"))
+        c.close()
+"""
+
+
 class Redirect(ApiTest):
     def setUp(self):
         self.mark = lab.mark()
@@ -135,6 +152,29 @@ print(n)
         self.refused_is_not_reached()
         self.assertEqual(lab.reached(self.mark, port=9003), [])
         self.assertEqual(self.blocked(s), {("no.test", 9002): "not_listed", ("ok.test", 9003): "not_listed"})
+
+    def test_a_database_client(self):
+        """Its server speaks first."""
+        s = self.session(sites=[{"host": "v4.test", "port": 3306}])
+        client = "mariadb --no-defaults --connect-timeout=20 -h {} -P 3306 -u lab -plab -e 'select 1'"
+        with lab.Far([sys.executable, "-c", DATABASE]):
+            lab.far_listens(3306, at="203.0.113.10")
+            c = self.run_in(s, PLAIN + client.format("v4.test"))
+            self.assertIn("ERROR 1045 (28000): the lab lets nobody in", c["text"]["stderr"])
+            c = self.run_in(s, PLAIN + client.format("no.test"))
+        self.assertIn("ERROR 2013", c["text"]["stderr"])
+        self.assertEqual(self.blocked(s), {("no.test", 3306): "not_listed"})
+        self.refused_is_not_reached()
+
+    def test_the_name_within_tls(self):
+        """Another name than the one whose address it is, and not allowed by itself: nothing of it arrives."""
+        s = self.session(sites=[{"host": "v4.test"}])
+        shell = "openssl s_client -connect v4.test:443 -servername {} </dev/null 2>&1 | tr -d '\\0' | head -c 4000"
+        # What is on 443 sends the very bytes back, which no client takes for a server's.
+        self.assertIn("unexpected message", self.run_ok(s, shell.format("v4.test")))
+        self.assertEqual(self.blocked(s), {})
+        self.assertNotIn("unexpected message", self.run_ok(s, shell.format("no.test")))
+        self.assertEqual(self.blocked(s), {("no.test", 443): "name_mismatch"})
 
     # ---- Addresses -------------------------------------------------------------------------------
 

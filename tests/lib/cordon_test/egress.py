@@ -14,6 +14,7 @@ import threading
 import time
 
 START, VERDICT, CUT, FILE = 128, 129, 130, 131
+NAMES, NAMES_BYTES = 135, (4 << 20) + 4096
 READY, CHECK, RESULT, CLOSED, REFUSED, STALE = range(160, 166)
 FILES = ["/etc/resolv.conf", "/etc/hosts"]
 DENY, ALLOW, SELF = 0, 1, 2
@@ -72,7 +73,8 @@ def daemon_rules():
 
 class Egress:
     def __init__(self, allow=(), private=(), decide=None, own_ports=(), connections=1024,
-                 head=65536, dial_ms=10000, the_rules=None, start=True, argv=()):
+                 head=65536, dial_ms=10000, the_rules=None, start=True, argv=(), doors=2, dns=False, names=None):
+        """DOORS 1: without IPv6. DNS: the name server's door too. NAMES: the memory of the names inside."""
         self.allow, self.private = set(allow), set(private)
         self.decide = decide or self.by_list
         self.checks, self.results, self.closed, self.refused = [], [], [], []
@@ -80,6 +82,7 @@ class Egress:
         self.via = ("", "")  # the proxy to go through, and its authorization
         self.ready = None
         self.n_allowed = 0
+        self.names = names
         self.problem = None
         self.lock = threading.Lock()
         self.doors = []
@@ -90,6 +93,11 @@ class Egress:
             s.listen(4096)
             self.doors.append(s)
         self.port = self.doors[0].getsockname()[1]
+        self.doors = self.doors[:doors]
+        if dns:
+            self.doors.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            self.doors[-1].bind(("127.0.0.1", 0))
+            self.dns = self.doors[-1].getsockname()
         self.sock, child = socket.socketpair()
         env = {}
         if os.environ.get("CORDON_SANITIZE"):
@@ -115,6 +123,8 @@ class Egress:
                 raise AssertionError(self.ready)
 
     def start(self, own_ports, connections, head, dial_ms, the_rules):
+        if self.names is not None:
+            self.send(NAMES, b"", [self.names])
         ports = (list(own_ports) + [0] * 4)[:4]
         payload = put_bytes("ses_test") + struct.pack("<H4HIII", self.port, *ports, connections,
                                                       head, dial_ms) + the_rules
