@@ -12,7 +12,8 @@
 
 void socket_prepare(int fd)
 {
-    const int on = 1, idle = 60, interval = 20, count = 6;
+    /* Idle: within the minute after which netfilter forgets a connection that is half closed. */
+    const int on = 1, idle = 45, interval = 20, count = 6;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);

@@ -1,10 +1,12 @@
 /* Runs in: runner (stage). Reads: trusted. May block: yes, on the kernel only. */
 #include "runner/redirect.h"
+#include "base/fd.h"
 #include "base/mem.h"
 #include "base/stop.h"
 #include "runner/netlink.h"
 #include "wire/synthetic.h"
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
@@ -13,11 +15,14 @@
 #include <netinet/ip.h>
 #include <netinet/ip6.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
-#define TABLE        "cordon"
-#define CHAIN        "redirect"
-#define PRIORITY_NAT (-100) /* NF_IP_PRI_NAT_DST; of IPv6 the same */
+#define TABLE             "cordon"
+#define CHAIN_REDIRECT    "redirect"
+#define CHAIN_UNTRACKED   "untracked"
+#define PRIORITY_RAW      (-300) /* NF_IP_PRI_RAW: before connections are tracked; of IPv6 the same */
+#define PRIORITY_REDIRECT (-100) /* NF_IP_PRI_NAT_DST */
 
 struct family {
     uint8_t nf, af, bits; /* NFPROTO_*, AF_*, of an address */
@@ -47,7 +52,7 @@ static void families_make(struct family ret[static 2])
     memcpy(ret[1].loopback, &in6addr_loopback, sizeof in6addr_loopback);
 }
 
-/* ---- The rule: TCP that is not for loopback goes to the door --------------------------------- */
+/* ---- The rules: TCP that is not for loopback goes to the door -------------------------------- */
 
 static void nft_begin(struct netlink *n, unsigned type, uint8_t family)
 {
@@ -99,7 +104,7 @@ static void match_tcp(struct netlink *n)
     compare(n, NFT_CMP_EQ, &tcp, sizeof tcp);
 }
 
-static void match_not_loopback(struct netlink *n, const struct family *f)
+static void match_loopback(struct netlink *n, const struct family *f, enum nft_cmp_ops operator)
 {
     expression(n, "payload");
     netlink_put_be32(n, NFTA_PAYLOAD_DREG, NFT_REG_1);
@@ -107,7 +112,7 @@ static void match_not_loopback(struct netlink *n, const struct family *f)
     netlink_put_be32(n, NFTA_PAYLOAD_OFFSET, f->daddr);
     netlink_put_be32(n, NFTA_PAYLOAD_LEN, f->n_loopback);
     expression_end(n);
-    compare(n, NFT_CMP_NEQ, f->loopback, f->n_loopback);
+    compare(n, operator, f->loopback, f->n_loopback);
 }
 
 static void redirect_to(struct netlink *n, uint16_t port)
@@ -124,26 +129,71 @@ static void redirect_to(struct netlink *n, uint16_t port)
     expression_end(n);
 }
 
-static void family_redirect(struct netlink *n, const struct family *f, uint16_t port)
+static void table_begin(struct netlink *n, const struct family *f)
 {
     nft_begin(n, NFT_MSG_NEWTABLE, f->nf);
     netlink_put_text(n, NFTA_TABLE_NAME, TABLE);
+}
+
+/* What is sent from here passes the chain NAME. */
+static void chain_put(struct netlink *n, const struct family *f, const char *name, const char *type,
+                      int priority)
+{
     nft_begin(n, NFT_MSG_NEWCHAIN, f->nf);
     netlink_put_text(n, NFTA_CHAIN_TABLE, TABLE);
-    netlink_put_text(n, NFTA_CHAIN_NAME, CHAIN);
-    netlink_put_text(n, NFTA_CHAIN_TYPE, "nat");
+    netlink_put_text(n, NFTA_CHAIN_NAME, name);
+    netlink_put_text(n, NFTA_CHAIN_TYPE, type);
     netlink_nest(n, NFTA_CHAIN_HOOK);
     netlink_put_be32(n, NFTA_HOOK_HOOKNUM, NF_INET_LOCAL_OUT);
-    netlink_put_be32(n, NFTA_HOOK_PRIORITY, (uint32_t)PRIORITY_NAT);
+    netlink_put_be32(n, NFTA_HOOK_PRIORITY, (uint32_t)priority);
     netlink_unnest(n, 1);
+}
+
+/* A rule of the chain NAME, whose expressions follow; netlink_unnest(n, 1) closes it. */
+static void rule_begin(struct netlink *n, const struct family *f, const char *name)
+{
     nft_begin(n, NFT_MSG_NEWRULE, f->nf);
     netlink_put_text(n, NFTA_RULE_TABLE, TABLE);
-    netlink_put_text(n, NFTA_RULE_CHAIN, CHAIN);
+    netlink_put_text(n, NFTA_RULE_CHAIN, name);
     netlink_nest(n, NFTA_RULE_EXPRESSIONS);
+}
+
+static void family_redirect(struct netlink *n, const struct family *f, uint16_t port)
+{
+    table_begin(n, f);
+    chain_put(n, f, CHAIN_REDIRECT, "nat", PRIORITY_REDIRECT);
+    rule_begin(n, f, CHAIN_REDIRECT);
     match_tcp(n);
-    match_not_loopback(n, f);
+    match_loopback(n, f, NFT_CMP_NEQ);
     redirect_to(n, port);
     netlink_unnest(n, 1);
+}
+
+/* What stays on loopback is not tracked: the kernel remembers a tracked connection for minutes, and
+ * its table for that is bounded: programs that connect to each other inside would fill it. */
+static void family_untracked(struct netlink *n, const struct family *f)
+{
+    chain_put(n, f, CHAIN_UNTRACKED, "filter", PRIORITY_RAW);
+    rule_begin(n, f, CHAIN_UNTRACKED);
+    match_loopback(n, f, NFT_CMP_EQ);
+    netlink_nest(n, NFTA_LIST_ELEM);
+    netlink_put_text(n, NFTA_EXPR_NAME, "notrack");
+    netlink_unnest(n, 2);
+}
+
+/* All of it or nothing. */
+static int rules_set(const struct family *families, size_t n_families, uint16_t port,
+                     bool untracked)
+{
+    struct netlink n = {.r = 0};
+    nft_edge(&n, NFNL_MSG_BATCH_BEGIN);
+    for (size_t i = 0; i < n_families; i++) {
+        family_redirect(&n, &families[i], port);
+        if (untracked)
+            family_untracked(&n, &families[i]);
+    }
+    nft_edge(&n, NFNL_MSG_BATCH_END);
+    return netlink_send(&n, NETLINK_NETFILTER);
 }
 
 /* ---- Addresses and routes: everything is here ------------------------------------------------ */
@@ -170,23 +220,44 @@ static void family_route(struct netlink *n, const struct family *f)
     netlink_put(n, RTA_PREFSRC, f->own, f->bits / 8);
 }
 
+/* A connection of which one side is closed lives as long as any other; one that is over is soon
+ * forgotten, as its memory is needed for others. A container that does not let us keeps the
+ * kernel's own: then TCP's keep-alive alone holds the first. */
+static void timeouts_set(void)
+{
+    static const struct {
+        const char *name, *seconds;
+    } TIMEOUTS[] = {
+        {"fin_wait", "432000"}, {"close_wait", "432000"}, {"time_wait", "5"}, {"close", "5"}};
+    for (size_t i = 0; i < ARRAY_LEN(TIMEOUTS); i++) {
+        char path[96];
+        snprintf(path, sizeof path, "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_%s",
+                 TIMEOUTS[i].name);
+        CLEANUP(fd_done) int fd = open(path, O_WRONLY | O_CLOEXEC);
+        if (fd >= 0)
+            (void)fd_write_all(fd, TIMEOUTS[i].seconds, strlen(TIMEOUTS[i].seconds));
+    }
+}
+
 int redirect_set_up(uint16_t port, bool ipv6, const char **ret_what)
 {
-    struct netlink rules = {.r = 0}, routes = {.r = 0};
+    struct netlink routes = {.r = 0};
     struct family families[2];
     size_t n = ipv6 ? 2 : 1;
+    int r = 0;
     families_make(families);
-    nft_edge(&rules, NFNL_MSG_BATCH_BEGIN);
-    for (size_t i = 0; i < n; i++)
-        family_redirect(&rules, &families[i], port);
-    nft_edge(&rules, NFNL_MSG_BATCH_END);
     for (size_t i = 0; i < n; i++)
         family_route(&routes, &families[i]);
     /* Rules first: without a route nothing is sent that could miss them. */
     *ret_what = "the rule that redirects TCP";
-    int r = stop_without("redirect-rule") ? 0 : netlink_send(&rules, NETLINK_NETFILTER);
+    if (!stop_without("redirect-rule")) {
+        r = rules_set(families, n, port, true);
+        if (r < 0)
+            r = rules_set(families, n, port, false);
+    }
     if (r < 0)
         return r;
+    timeouts_set();
     *ret_what = "addresses and routes";
     return netlink_send(&routes, NETLINK_ROUTE);
 }
