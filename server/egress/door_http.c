@@ -3,6 +3,7 @@
  * The door of HTTP clients: CONNECT, and plain HTTP with an absolute URI. */
 #include "base/mem.h"
 #include "egress/conn_parts.h"
+#include "egress/names.h"
 #include "egress/rewrite.h"
 #include <errno.h>
 #include <string.h>
@@ -69,6 +70,15 @@ static void request_refuse(struct conn *c, const char *why, const char *hint)
     answer_bad(c, 400, why, hint);
 }
 
+/* False when it is refused. */
+static bool host_settle(struct conn *c)
+{
+    if (names_settle(c->eg->names, c->host) == 0)
+        return true;
+    request_refuse(c, "the address is one of this session that stands for no name", NULL);
+    return false;
+}
+
 static void request_start(struct conn *c)
 {
     const struct httphead *h = c->head;
@@ -93,7 +103,8 @@ static void request_start(struct conn *c)
                            "brackets, then a port");
             return;
         }
-        request_check(c);
+        if (host_settle(c))
+            request_check(c);
         return;
     }
     if (h->target_kind != TARGET_ABSOLUTE) {
@@ -106,6 +117,8 @@ static void request_start(struct conn *c)
         request_refuse(c, why, NULL);
         return;
     }
+    if (!host_settle(c))
+        return;
     if (rewrite_request(&c->up_head, h, c->host, c->port, path, path_len) < 0) {
         conn_close(c, true);
         return;

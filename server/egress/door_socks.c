@@ -3,6 +3,7 @@
  * The door of SOCKS clients: SOCKS5, SOCKS4 and SOCKS4a, CONNECT only. */
 #include "base/mem.h"
 #include "egress/conn_parts.h"
+#include "egress/names.h"
 #include <string.h>
 #include <sys/socket.h>
 
@@ -76,6 +77,12 @@ void socks_request(struct conn *c)
         tell_refused(c, c->host, strlen(c->host), "too many connections at once");
         answer_bad(c, 503, "this session has too many connections open",
                    "close some, or make fewer at once");
+        return;
+    }
+    if (names_settle(c->eg->names, c->host) < 0) {
+        const char *why = "the address is one of this session that stands for no name";
+        tell_refused(c, c->host, strlen(c->host), why);
+        answer_bad(c, 400, why, NULL);
         return;
     }
     request_check(c);

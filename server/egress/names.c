@@ -3,6 +3,7 @@
 #include "wire/host.h"
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,4 +133,24 @@ const char *names_host(const struct names *n, const struct sockaddr *sa)
     }
     return v4 >= NAMES_V4_FIRST && v4 - NAMES_V4_FIRST < n->n ? n->hosts[v4 - NAMES_V4_FIRST]
                                                               : NULL;
+}
+
+int names_settle(const struct names *n, char host[static HOST_MAX])
+{
+    struct sockaddr_storage sa = {0};
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    if (inet_pton(AF_INET, host, &v4.sin_addr) == 1)
+        memcpy(&sa, &v4, sizeof v4);
+    else if (inet_pton(AF_INET6, host, &v6.sin6_addr) == 1)
+        memcpy(&sa, &v6, sizeof v6);
+    else
+        return 0;
+    if (!synthetic_is((const struct sockaddr *)&sa))
+        return 0;
+    const char *name = names_host(n, (const struct sockaddr *)&sa);
+    if (name == NULL)
+        return -ENOENT;
+    snprintf(host, HOST_MAX, "%s", name);
+    return 0;
 }

@@ -7,6 +7,7 @@
  *
  * 198.18.0.0/24 is left out: the namespace's own address is 198.18.0.1. */
 #pragma once
+#include "wire/host.h"
 #include "wire/synthetic.h"
 #include <netinet/in.h>
 #include <stdint.h>
@@ -25,3 +26,6 @@ void names_free(struct names *n);
 int names_address(struct names *n, const char *host, struct in_addr *ret4, struct in6_addr *ret6);
 /* The name SA stands for (its port is not looked at), or NULL. Lives as long as N. */
 const char *names_host(const struct names *n, const struct sockaddr *sa);
+/* A client of the proxy that looked a name up by itself asks for the address that stands for it:
+ * HOST, canonical, becomes that name. -ENOENT: such an address, and it stands for none. */
+int names_settle(const struct names *n, char host[static HOST_MAX]);

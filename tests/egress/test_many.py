@@ -21,7 +21,7 @@ from cordon_test.cli import BIN, SANITIZE, wait_for  # noqa: E402
 IS_AGAIN = os.environ.get("HOME", "").startswith("/tmp/tests-of-cordon-")
 ROUNDS = int(os.environ.get("CORDON_ROUNDS") or (30 if SANITIZE else 60 if IS_AGAIN else 300))
 N, PORT = 200, 7101
-WAYS = "cg54"  # many.c
+WAYS = "cg54r"  # many.c
 
 
 class Many(ApiTest):

@@ -206,6 +206,30 @@ class Clients(ApiTest):
                            f"--resolve {host}:8080:203.0.113.{11 if host == 'no.test' else 10} {url}")
         return c["result"]["exit_code"], c["text"]["stdout"], c["text"]["stderr"], c["result"]["blocked"]
 
+    def test_curl_that_looks_names_up_by_itself(self):
+        """It gets an address that stands for the name, and asks for that: judged by the name, by every door."""
+        s = self.session(sites=[{"host": "v4.test", "port": 8080}])
+        mark = lab.mark()
+        for way in self.BY_ADDRESS:
+            curl = f"curl -sS -m 20 {way} \"${{http_proxy#http://}}\" --noproxy '' "
+            c = self.run_in(s, curl + "http://v4.test:8080/hello")
+            self.assertEqual((c["text"]["stdout"], c["result"]["blocked"]), ("hello from 203.0.113.10\n", []), c)
+            c = self.run_in(s, curl + "http://no.test:8080/hello")
+            self.assertEqual([(b["host"], b["reason"]) for b in c["result"]["blocked"]], [("no.test", "not_listed")], c)
+        at = "at=$(getent ahostsv4 v4.test | head -1 | cut -d' ' -f1); "
+        for client in ("curl -sS -m 20 http://$at:8080/hello", "curl -sS -m 20 -p http://$at:8080/hello"):
+            c = self.run_in(s, at + client)
+            self.assertEqual(c["text"]["stdout"], "hello from 203.0.113.10\n", c)
+        self.assertEqual({r["host"] for r in lab.requests(mark)} - {"v4.test:8080"}, {
+            c["text"]["stdout"].strip() + ":8080" for c in [self.run_in(s, at + "echo $at")]})  # the last's own Host
+        c = self.run_in(s, "curl -sS -m 20 http://198.18.99.99:8080/; curl -sS --socks5 ${http_proxy#http://} "
+                           "http://198.18.99.99:8080/")
+        self.assertIn("stands for no name", c["text"]["stdout"])
+        self.assertEqual(c["result"]["exit_code"], 97)
+        lab.mark()
+        self.assertEqual(lab.reached(mark, at=lab.NO4) + lab.reached(mark, at=lab.NO6), [])
+        self.assertEqual(set(lab.asked(mark)), {"v4.test"})
+
     def test_curl(self):
         s = self.session(sites=[{"host": "v4.test", "port": 8080}, {"host": "203.0.113.10", "port": 8080}])
         mark = lab.mark()

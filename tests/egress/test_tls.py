@@ -273,28 +273,37 @@ class Clients(ApiTest):
             self.assertEqual([(b["host"], b["port"], b["count"], b["reason"]) for b in c["result"]["blocked"]],
                              [("no.test", p, 1, "name_mismatch")], c)
         self.assertEqual(self.names(), ["ok.test"])
+        # A program that knows no proxy: the name its address stands for, and the name it says.
+        c = self.run_in(s, curl + f"--noproxy '*' --connect-to no.test:{p}:ok.test:{p} https://no.test:{p}/")
+        self.assertIn("access denied", c["text"]["stderr"], c)
+        self.assertEqual([(b["host"], b["reason"]) for b in c["result"]["blocked"]], [("no.test", "name_mismatch")], c)
+        self.assertEqual(self.names(), ["ok.test"])
+        c = self.run_in(s, curl + f"--noproxy '*' https://ok.test:{p}/")
+        self.assertEqual(c["text"]["stdout"], "hello\n", c)
+        self.assertEqual(self.names(), ["ok.test"] * 2)
         c = self.run_in(s, f"echo | openssl s_client -proxy ${{http_proxy#http://}} -connect ok.test:{p} -noservername")
         self.assertIn("BEGIN CERTIFICATE", c["text"]["stdout"])
-        self.assertEqual(self.names(), ["ok.test", "None"])
+        self.assertEqual(self.names(), ["ok.test", "ok.test", "None"])
         blocked = self.c.call("GET", f"/v1/sessions/{s['id']}/blocked")["items"]
         self.assertEqual([(b["host"], b["port"], b["reason"], b["count"]) for b in blocked],
-                         [("no.test", p, "name_mismatch", 3)])
+                         [("no.test", p, "name_mismatch", 4)])
         # Allowed by itself: it goes, and ends when it is taken back.
         site = self.c.call("POST", f"/v1/sessions/{s['id']}/sites", {"host": "no.test", "port": p}, 201)
         c = self.run_in(s, curl + f"--connect-to no.test:{p}:ok.test:{p} https://no.test:{p}/")
         self.assertEqual(c["text"]["stdout"], "hello\n", c)
-        self.assertEqual(self.names(), ["ok.test", "None", "no.test"])
+        self.assertEqual(self.names(), ["ok.test", "ok.test", "None", "no.test"])
         rows = [r for r in self.audit(f"session={s['id']}") if r["action"] == "connection.closed"]
         self.assertEqual([(r["target"], r["after"]["opaque"], r["after"].get("tls_name")) for r in rows[::-1]],
                          [(f"ok.test:{p}", False, None)] + [(f"ok.test:{p}", True, None)] * 4 +
+                         [(f"ok.test:{p}", False, None), (f"ok.test:{p}", True, None)] +
                          [(f"ok.test:{p}", False, "no.test")])
         # What is open on it ends when it is taken back.
         held = self.start(s, f"cd {self.work}; mkfifo f; exec 3<>f; openssl s_client -quiet -proxy ${{http_proxy#http://}} "
                              f"-connect ok.test:{p} -servername no.test <&3 2>/dev/null; echo ended")
-        lab.wait_for(lambda: len(self.names()) == 4, "the held tunnel")
+        lab.wait_for(lambda: len(self.names()) == 5, "the held tunnel")
         self.c.call("DELETE", f"/v1/sessions/{s['id']}/sites/{site['id']}", want=204)
         self.assertEqual(self.wait_end(held)["text"]["stdout"], "ended\n")
-        self.assertEqual(self.names(), ["ok.test", "None", "no.test", "no.test"])
+        self.assertEqual(self.names(), ["ok.test", "ok.test", "None", "no.test", "no.test"])
 
 
 if __name__ == "__main__":

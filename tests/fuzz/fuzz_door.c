@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "egress/conn_parts.h"
+#include "egress/names.h"
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -247,7 +248,10 @@ static int start(void)
     eg.start.head_max = 4096;
     eg.start.dial_ms = 10000;
     eg.start.own_ports[0] = 7411;
+    static char memory[NAMES_BYTES];
     int r = uv_loop_init(&loop);
+    if (r == 0)
+        r = names_new(1, memory, &eg.names);
     return r == 0 ? pool_new(&loop, &eg.pool) : r;
 }
 

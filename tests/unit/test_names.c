@@ -82,6 +82,36 @@ static void what_stands_for_nobody(void **state)
     names_free(n);
 }
 
+static void settles(const struct names *n, const char *host, const char *becomes)
+{
+    char text[HOST_MAX];
+    snprintf(text, sizeof text, "%s", host);
+    assert_int_equal(names_settle(n, text), becomes ? 0 : -ENOENT);
+    assert_string_equal(text, becomes ? becomes : host);
+}
+
+/* What a client of the proxy asks for that looked the name up by itself. */
+static void an_address_becomes_its_name(void **state)
+{
+    (void)state;
+    struct names *n;
+    struct in_addr v4;
+    struct in6_addr v6;
+    char text[INET6_ADDRSTRLEN];
+    assert_int_equal(names_new(7, memory, &n), 0);
+    assert_int_equal(names_address(n, "ok.test", &v4, &v6), 0);
+    settles(n, inet_ntop(AF_INET, &v4, text, sizeof text), "ok.test");
+    settles(n, inet_ntop(AF_INET6, &v6, text, sizeof text), "ok.test");
+    settles(n, "198.18.1.200", NULL);
+    settles(n, "198.18.0.1", NULL);
+    settles(n, "fd63:6f72:646f:6e00::1", NULL);
+    settles(n, "203.0.113.10", "203.0.113.10");
+    settles(n, "2001:db8::10", "2001:db8::10");
+    settles(n, "ok.test", "ok.test");
+    settles(n, "198.18.1.0.ok.test", "198.18.1.0.ok.test");
+    names_free(n);
+}
+
 static void a_full_table(void **state)
 {
     struct names *n;
@@ -166,6 +196,7 @@ int main(void)
         cmocka_unit_test_setup(each_its_own, memory_clear),
         cmocka_unit_test_setup(what_stands_for_nobody, memory_clear),
         cmocka_unit_test_setup(a_full_table, memory_clear),
+        cmocka_unit_test_setup(an_address_becomes_its_name, memory_clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
