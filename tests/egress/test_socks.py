@@ -137,7 +137,7 @@ class Socks(lab.Case):
                     (b"\x04\x01\x01\xbb\0\0\0\1" + b"u" * 300, 0x5b),
                     (b"\x04\x01\x01\xbb\0\0\0\1\0" + b"n" * 300, 0x5b)):
                 self.assertEqual(code(eg.ask(request)), answer, request)
-            self.assertEqual(len(eg.refused), 11)
+            eg.wait(lambda: len(eg.refused) == 11, "each is told")
             self.assertEqual(eg.checks, [])
             with eg.connect() as s:  # ends within its request
                 s.sendall(name5("ok.test", 443)[:9])
@@ -157,6 +157,7 @@ class Socks(lab.Case):
                 self.assertEqual(code(eg.ask(name5(name, 443))), 1, name)
                 if b"\0" not in name:
                     self.assertEqual(code(eg.ask(name4(name, 443))), 0x5b, name)
+            eg.wait(lambda: len(eg.refused) == 2 * len(names) - 2, "each is told")
             for _, host, why in eg.refused:
                 self.assertTrue(host.isprintable(), host)
                 self.assertEqual(why, "the host is neither a name nor an address")
@@ -176,6 +177,7 @@ class Socks(lab.Case):
             held = [self.opened(eg, name5("ok.test", 443), OPEN5) for _ in range(4)]
             self.assertEqual(code(eg.ask(name5("ok.test", 443))), 1)
             self.assertEqual(code(eg.ask(name4("ok.test", 443))), 0x5b)
+            eg.wait(lambda: len(eg.refused) == 2, "both are told")
             self.assertEqual([r[1:] for r in eg.refused], [("ok.test", "too many connections at once")] * 2)
             for s in held:
                 s.close()

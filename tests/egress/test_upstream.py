@@ -218,6 +218,7 @@ class Through(lab.Case):
             for target in ("127.0.0.1:80", "[::1]:80", "169.254.169.254:80", "203.0.113.1:80", "10.9.0.10:443"):
                 self.assertEqual(status(eg.tunnel(target)), 403, target)
                 self.assertEqual(status(eg.get(f"http://{target}/")), 403, target)
+            eg.wait(lambda: len(eg.results) == 10, "each is told")
             self.assertEqual({r[2] for r in eg.results}, {ADDRESS_CLASS})
             self.assertEqual(p.n, 0)
             eg.tunnel("203.0.113.10:443").close()
