@@ -13,6 +13,7 @@
 
 #define FILL_BYTES (64 << 10) /* gathered before a reader is given more */
 #define POLL_MAX   500        /* events in one answer of the long-poll form */
+#define PACE_MS    20         /* between two wakings of a follower */
 
 struct events_query {
     char *types, *session, *after;
@@ -215,7 +216,7 @@ static void events_ending(struct request *rq, struct str *out, const char *code)
                    strcmp(code, "shutting_down") == 0 ? "shutdown" : "revoked", at) >= 0)
         (void)event_put(rq, rq->state, out, str_c(&json));
 }
-static const struct stream EVENTS = {events_fill, events_keepalive, events_ending};
+static const struct stream EVENTS = {events_fill, events_keepalive, events_ending, PACE_MS};
 
 /* ---- The long-poll form -----------------------------------------------------------------------
  */

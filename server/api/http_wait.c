@@ -45,6 +45,8 @@ static void request_resume(struct http_request *hr)
 
 void request_dirty(struct http_request *hr)
 {
+    if (hr->dirty)
+        return; /* its turn is set */
     hr->dirty = true;
     turn_soon(hr->http, 0);
 }
@@ -90,6 +92,16 @@ static void request_woken(struct http_request *hr, uint64_t now)
     }
 }
 
+/* When a change that came is looked at. */
+static uint64_t request_wakes(const struct http_request *hr, uint64_t now)
+{
+    if (!hr->dirty)
+        return UINT64_MAX;
+    return hr->state == RQ_SENT && hr->rq.reply.stream
+               ? hr->last_sent + hr->rq.reply.stream->pace_ms
+               : now;
+}
+
 static uint64_t request_due(const struct http_request *hr, uint64_t now)
 {
     if (hr->state == RQ_PARKED)
@@ -118,14 +130,16 @@ static void http_turn(struct http *h)
         due = request_due(hr, now);
         if (hr->state == RQ_SENT && due <= now)
             stream_keepalive(hr, now);
-        else if (hr->dirty || due <= now)
+        else if (request_wakes(hr, now) <= now || due <= now)
             request_woken(hr, now);
     }
     for (unsigned i = 0; i < h->n_servers; i++)
         if (h->servers[i].wants_run)
             server_run(&h->servers[i]);
     for (hr = h->requests; hr; hr = hr->next) {
-        due = hr->dirty ? now : request_due(hr, now);
+        due = request_due(hr, now);
+        next = due < next ? due : next;
+        due = request_wakes(hr, now);
         next = due < next ? due : next;
     }
     if (next != UINT64_MAX)

@@ -166,7 +166,7 @@ static void frames_keepalive(struct request *rq, struct str *out)
                             ? "event: keepalive\ndata: {\"kind\":\"keepalive\"}\n\n"
                             : "{\"kind\":\"keepalive\"}\n");
 }
-static const struct stream FRAMES = {frames_fill, frames_keepalive, NULL};
+static const struct stream FRAMES = {frames_fill, frames_keepalive, NULL, 0};
 
 /* ---- Bytes ------------------------------------------------------------------------------------
  */
@@ -191,7 +191,7 @@ static int bytes_fill(struct request *rq, struct str *out)
     }
     return n == 0 && rd->follow && !over ? 0 : -1; /* at a gap the bytes end */
 }
-static const struct stream BYTES = {bytes_fill, NULL, NULL};
+static const struct stream BYTES = {bytes_fill, NULL, NULL, 0};
 
 static int range_bad(struct request *rq, uint64_t size, const char *why)
 {

@@ -78,6 +78,9 @@ struct stream {
     void (*keepalive)(struct request *rq, struct str *out);
     /* Last words of one that is ended from outside, with CODE; NULL = none. */
     void (*ending)(struct request *rq, struct str *out, const char *code);
+    /* A change of the subject wakes it at most once in so many ms: what comes in a flood is then
+     * gathered. 0 = each time. */
+    unsigned pace_ms;
 };
 
 struct reply {
