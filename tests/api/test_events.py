@@ -188,6 +188,10 @@ class Events(ApiTest):
         self.c.problem(406, "not_acceptable", "GET", "/v1/events", headers={"Accept": "text/html"})
         self.poll("?types=reset,revoked,shutdown,site")
 
+    def test_head_of_it_ends(self):
+        a = self.c.ask("HEAD", "/v1/events")
+        self.assertEqual((a.status, a.body), (200, b""))
+
     # ---- Who is told -------------------------------------------------------------------------------
 
     def test_an_agent_hears_of_its_own_session_alone(self):

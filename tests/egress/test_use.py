@@ -53,8 +53,6 @@ class Use(ApiTest):
         self.assertEqual((got["hits"], got["blocked_hits"], got["last_used_at"]), (0, 1, None))
         for x, (allowed, blocked) in {("ok.test", 8080): (3, 0), ("no.test", 8080): (0, 2), ("reg.corp", 443): (0, 1)}.items():
             self.assertEqual(self.stats(*x), (before[x][0] + allowed, before[x][1] + blocked), x)
-        own = {(x["host"], x["port"]): x for x in self.c.items(f"/v1/sessions/{s['id']}/sites")}
-        self.assertEqual(own, {})
         # The counts outlive the daemon's restart.
         self.d.stop()
         self.d.start()
@@ -68,6 +66,8 @@ class Use(ApiTest):
                                     f"http://[{lab.NO6}]:8080/", f"http://{lab.NO4}:8080/", f"http://[{lab.OK6}]/"),
                          ["200", "200", "403", "403", "403"])
         self.assertEqual(self.reached(), [(lab.OK6, 8080), (lab.OK4, 8080)])
+        own = self.c.items(f"/v1/sessions/{s['id']}/sites")
+        self.assertEqual({x["host"]: (x["hits"], x["list"]) for x in own}, {lab.OK6: (1, "session"), lab.OK4: (1, "session")})
         other = self.session()
         at = f"/v1/sessions/{other['id']}/sites"
         self.c.problem(409, "confirm_required", "POST", at, {"host": "192.168.77.10", "port": 8080})
