@@ -27,6 +27,9 @@ static int check_local(const struct session *s, const char *host, int port, stru
     if (port == SESSION_DOOR_PORT || is_own_port(s, (uint16_t)port))
         return err_set(err, -EINVAL, "site_invalid", "none: it stays refused whatever a rule says",
                        "localhost:%d is a port of Cordon's own", port);
+    if (session_publishes(s, (uint16_t)port)) /* it would lead back inside, without end */
+        return err_set(err, -EINVAL, "site_invalid", "publish another port",
+                       "localhost:%d is a port that this session publishes", port);
     for (const struct own_site *o = s->sites; o; o = o->next)
         n += strcmp(o->row.host, "localhost") == 0;
     if (n >= SESSION_LOCAL)

@@ -211,6 +211,11 @@ static int apply_publish(struct session *s, const struct session_spec *spec, str
         if (session_publishes(s, spec->publish[i]))
             return err_member(err, -EINVAL, "body_invalid", pointer, "port %u is named twice",
                               spec->publish[i]);
+        if (spec->publish[i] == SESSION_DOOR_PORT || session_has_local(s, spec->publish[i]))
+            return err_member(err, -EINVAL, "body_invalid", pointer,
+                              "port %u inside is %s: publish another", spec->publish[i],
+                              spec->publish[i] == SESSION_DOOR_PORT ? "the session's way out"
+                                                                    : "a site of the session");
         s->publish[s->n_publish++] = (struct published){spec->publish[i], -1};
     }
     return 0;

@@ -166,11 +166,17 @@ class Ports(ApiTest):
         self.c.problem(409, "exists", "POST", "/v1/sessions", body(publish=[3004]))
         self.end_session(s["id"])
         lab.wait_for(lambda: self.c.call("GET", f"/v1/sessions/{s['id']}")["state"] == "ended", "the end")
-        self.session(publish=[3004])
+        last = self.session(publish=[3004])
         for ports, more in (([3005, 3005], {}), (["3005"], {}), ([65536], {}), ([3005], {"network": "none"}),
                             ([3005], {"require_wall": False})):
             self.c.problem(422, "body_invalid", "POST", "/v1/sessions", body(publish=ports, **more))
+        self.c.problem(422, "body_invalid", "POST", "/v1/sessions", body(publish=[7410]))  # the door inside
         self.c.problem(409, "exists", "POST", "/v1/sessions", body(publish=[self.d.port]))
+        # Both ways at once would be a circle.
+        self.c.problem(422, "body_invalid", "POST", "/v1/sessions?confirm=localhost",
+                       body(publish=[3005], sites=[{"host": "localhost", "port": 3005}]))
+        self.c.problem(422, "site_invalid", "POST", f"/v1/sessions/{last['id']}/sites?confirm=localhost",
+                       {"host": "localhost", "port": 3004})
         if os.getuid() != 0:
             self.c.problem(422, "body_invalid", "POST", "/v1/sessions", body(publish=[80]))
 
