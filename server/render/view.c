@@ -125,22 +125,23 @@ static const struct {
 
 #define SSH_ALL     "Host *\n    SendEnv LANG LC_*\n    HashKnownHosts yes\n"
 #define SSH_CONNECT "    ProxyCommand " RUNNER_INSIDE " connect %h %p"
+/* With the socket passed ssh reads and writes it itself, and a refusal is our line, where ssh would
+ * else add that an unknown host closed the connection. Not where the client may have a ProxyCommand
+ * of its own, which knows nothing of that, and for ssh alone: others read the file too. */
+#define SSH_OURS                                                                                   \
+    "Match exec \"grep -qsx ssh /proc/$PPID/comm && "                                              \
+    "! grep -aqis proxycommand /proc/$PPID/cmdline ~/.ssh/config\"\n"                              \
+    "    ProxyUseFdpass yes\n" SSH_CONNECT " pass\n" SSH_ALL SSH_CONNECT "\n"
 
 /* ssh refuses included files that belong to nobody, as root's files look inside: so the system's
- * file has no Include. In it a client's own ProxyCommand must go on working, so the socket is not
- * passed: that is asked for by a word of its own, which ours alone would understand. */
+ * file has no Include. */
 static const char *ssh_config(const struct policy *p)
 {
-    return p->network == NET_NONE ? SSH_ALL : SSH_ALL SSH_CONNECT "\n";
+    return p->network == NET_NONE ? SSH_ALL : SSH_OURS;
 }
 
-/* For git, by GIT_SSH_COMMAND: the session's own settings, then ours. With the socket passed ssh
- * reads and writes it itself, and a refusal is our line, where ssh would else add that an unknown
- * host closed the connection. Not where the session's own file may have another ProxyCommand. */
-static const char SSH_OF_GIT[] =
-    "Include ~/.ssh/config\n"
-    "Match exec \"! grep -qis proxycommand ~/.ssh/config\"\n"
-    "    ProxyUseFdpass yes\n" SSH_CONNECT " pass\n" SSH_ALL SSH_CONNECT "\n";
+/* For git, by GIT_SSH_COMMAND, whatever a person has set as core.sshCommand. */
+static const char SSH_OF_GIT[] = "Include ~/.ssh/config\n" SSH_OURS;
 
 static int etc_people(struct view *v, const struct policy *p, const struct machine *m)
 {

@@ -124,9 +124,11 @@ class Ssh(ApiTest):
                        "scp -q lab@git.test:up back && cmp big back && "
                        "scp -q -O lab@git.test:up back2 && cmp big back2 && "
                        "rsync -e ssh lab@git.test:up back3 && cmp big back3")
-        c = self.run_in(s, "ssh -T lab@no.test true")
-        self.assertEqual(c["result"]["exit_code"], 255, c)
-        self.assertEqual(c["text"]["stderr"].splitlines()[0], LINE, c)
+        for client in ("ssh -T lab@no.test true", "scp -q big lab@no.test:up", "rsync -e ssh lab@no.test:up no"):
+            c = self.run_in(s, client)
+            self.assertNotEqual(c["result"]["exit_code"], 0, c)
+            self.assertEqual(c["text"]["stderr"].splitlines()[0], LINE, c)
+            self.assertNotIn("UNKNOWN port", c["text"]["stderr"])
         lab.mark()
         self.assertNotIn("no.test", lab.asked(self.mark))
 
