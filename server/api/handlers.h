@@ -107,7 +107,11 @@ extern const struct shape ASK_BODY, DECIDE_BODY, ASKS_QUERY, SESSION_ASKS_QUERY,
 /* events.c */
 int events_follow(struct request *rq);
 extern const struct shape EVENTS_QUERY;
-/* web_providers.c */
+
+/* web.c, web_providers.c */
+int web_fetch(struct request *rq);
+int web_search(struct request *rq);
+extern const struct shape WEB_FETCH_BODY, WEB_SEARCH_BODY;
 int web_providers_show(struct request *rq);
 int web_provider_put(struct request *rq);
 int web_provider_remove(struct request *rq);

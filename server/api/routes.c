@@ -153,5 +153,9 @@ const struct route ROUTES[] = {
      "makes a folder"},
     {METHOD_POST, S "/files/move", SCOPE_EXEC, 0, JSON, &MOVE_BODY, NULL, files_move,
      "moves a file or folder"},
+    {METHOD_POST, S "/web/fetch", SCOPE_EXEC, 0, JSON, &WEB_FETCH_BODY, NULL, web_fetch,
+     "fetches a URL, outside the wall, by the session's list"},
+    {METHOD_POST, S "/web/search", SCOPE_EXEC, 0, JSON, &WEB_SEARCH_BODY, NULL, web_search,
+     "asks a search provider"},
     {METHOD_OTHER, NULL, 0, NONE, NULL, NULL, NULL},
 };

@@ -4,6 +4,7 @@
 #include "api/handlers.h"
 #include "api/state.h"
 #include "session/search.h"
+#include "store/events.h"
 #include "store/web_keys.h"
 #include <errno.h>
 #include <stdio.h>
@@ -56,6 +57,8 @@ static int record(struct request *rq, const char *action, const struct search_pr
     char target[40];
 
     (void)snprintf(target, sizeof target, "web/%s", p->id);
+    events_emit(rq->api->d.db, &(struct event){EVENT_CREDENTIAL, EVENT_UPDATED, target, NULL,
+                                               clock_wall_ms(), NULL, NULL});
     return api_record(rq, action, target, NULL, NULL);
 }
 

@@ -50,9 +50,9 @@ void machine_done(struct machine *m)
     strv_done(&m->proc_secrets);
     strv_done(&m->home_links);
     strv_done(&m->protected_dirs);
-    char *const owned[] = {m->runner,    m->egress,  m->programs_dir, m->home,
-                           m->user,      m->group,   m->state_dir,    m->config_dir,
-                           m->cache_dir, m->run_dir, m->gitconfig,    m->gitdir};
+    char *const owned[] = {m->runner,  m->egress,    m->fetch,     m->programs_dir, m->home,
+                           m->user,    m->group,     m->state_dir, m->config_dir,   m->cache_dir,
+                           m->run_dir, m->gitconfig, m->gitdir};
     for (size_t i = 0; i < ARRAY_LEN(owned); i++)
         free(owned[i]);
     *m = (struct machine){0};

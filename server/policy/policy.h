@@ -51,10 +51,10 @@ struct machine {
     unsigned kernel_major, kernel_minor;
     char kernel[80];
     bool pid_max_per_namespace;
-    char *runner, *egress;  /* absolute, beside the running program */
-    char *programs_dir;     /* the folder they lie in: protected */
-    char *home;             /* the account's real home, resolved */
-    struct strv home_links; /* other spellings of it, which are links to it; may be empty */
+    char *runner, *egress, *fetch; /* absolute, beside the running program */
+    char *programs_dir;            /* the folder they lie in: protected */
+    char *home;                    /* the account's real home, resolved */
+    struct strv home_links;        /* other spellings of it, which are links to it; may be empty */
     /* ~/.gitconfig and ~/.config/git with links resolved, when a regular file and a folder that lie
      * in no protected place. NULL: the plain path is tried. */
     char *gitconfig, *gitdir;

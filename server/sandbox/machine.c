@@ -55,7 +55,9 @@ static int look_programs(struct machine *m)
     int r = set(&m->programs_dir, exe);
     if (r >= 0)
         r = path_join(exe, "cordon-runner", &m->runner);
-    return r < 0 ? r : path_join(exe, "cordon-egress", &m->egress);
+    if (r >= 0)
+        r = path_join(exe, "cordon-egress", &m->egress);
+    return r < 0 ? r : path_join(exe, "cordon-fetch", &m->fetch);
 }
 
 /* ---- User and home --------------------------------------------------------------------------- */

@@ -32,6 +32,13 @@ static void one_down(struct session *s)
     session_step(s);
 }
 
+/* A process of a web call was reaped. */
+void session_web_gone(struct session *s)
+{
+    if (s->down == DOWN_KILL)
+        one_down(s);
+}
+
 static void private_removed(uv_work_t *work, int status)
 {
     struct session *s = container_of(work, struct session, removal);
@@ -68,6 +75,7 @@ static void down_kill(struct session *s)
     nested_stop(&s->nested);
     publish_close(s);
     s->n_down = 1; /* ours, so that no callback ends it while we are here */
+    s->n_down += web_calls_over(s);
     generation_close(s->making);
     generation_close(s->now);
     for (struct generation *g = s->old, *next; g; g = next) {

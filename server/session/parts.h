@@ -167,6 +167,8 @@ struct session {
     unsigned n_running, n_queued, n_tails;
     struct output *sinks;
     unsigned n_sinks, n_file_calls;
+    struct web_call *web_calls; /* under way, and their processes until they are reaped */
+    unsigned n_web_calls;
     uint64_t n_blocked;
     int64_t refusals_since; /* clock_now_ms() of the minute whose refusals are counted */
     unsigned n_refusals;    /* written one by one in that minute, at most REFUSALS_A_MINUTE */
@@ -294,6 +296,13 @@ void egress_link_give(struct egress_link *l, uint32_t conn, uint32_t number, int
 /* KILL, reaped, then CLOSED (may be NULL). */
 void egress_link_close(struct egress_link *l, void (*closed)(void *arg), void *arg);
 pid_t egress_link_pid(const struct egress_link *l);
+
+/* ---- Web calls (web.c) -------------------------------------------------------------------- */
+void web_calls_recheck(struct session *s); /* ends those to what is no longer allowed */
+/* The session ends: all are over. How many processes are still to be reaped: session_web_gone is
+ * called for each. */
+unsigned web_calls_over(struct session *s);
+void session_web_gone(struct session *s);
 
 /* ---- Commands ----------------------------------------------------------------------------- */
 int command_start_failed(struct generation *g, uint32_t id, enum start_stage stage, uint32_t error);

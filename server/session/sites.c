@@ -205,6 +205,7 @@ static void session_egress_recheck(struct session *s)
         egress_link_recheck(s->making->egress);
     for (struct generation *g = s->old; g; g = g->next)
         egress_link_recheck(g->egress);
+    web_calls_recheck(s);
 }
 
 int session_site_remove(struct session *s, const char *site_id, const struct actor *actor,

@@ -2,6 +2,7 @@
 #include "wire/msg.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "wire/fetch.h"
 #include "wire/frame.h"
 #include "wire/tool.h"
 #include <errno.h>
@@ -43,7 +44,15 @@ static const struct msg_rule rules[] = {{M_STAGE_ORDER, 2, 5, LARGE, "stage_orde
                                         {M_EG_RESULT, 0, 0, SMALL, "eg_result"},
                                         {M_EG_CLOSED, 0, 0, 64, "eg_closed"},
                                         {M_EG_REFUSED, 0, 0, SMALL, "eg_refused"},
-                                        {M_EG_STALE, 0, 0, 1, "eg_stale"}};
+                                        {M_EG_STALE, 0, 0, 1, "eg_stale"},
+                                        {M_FT_START, 0, 0, LARGE, "ft_start"},
+                                        {M_FT_VERDICT, 0, 0, 2, "ft_verdict"},
+                                        {M_FT_CHECK, 0, 0, 2 * SMALL, "ft_check"},
+                                        {M_FT_OPENED, 0, 0, SMALL, "ft_opened"},
+                                        {M_FT_HEAD, 0, 0, SMALL, "ft_head"},
+                                        {M_FT_BODY, 0, 0, 2 * (FETCH_CHUNK), "ft_body"},
+                                        {M_FT_RESULT, 0, 0, 3 * SMALL, "ft_result"},
+                                        {M_FT_END, 0, 0, SMALL, "ft_end"}};
 
 const struct msg_rule *msg_rule(uint8_t kind)
 {

@@ -7,6 +7,7 @@
  * the runner inside. The stage reads exactly one frame (the order) and not a byte more.
  *   command   daemon <-> the supervisor of one command, made for M_START and sent with it.
  *   egress    daemon <-> cordon-egress.
+ *   fetch     daemon <-> cordon-fetch.
  * All that comes up a channel is hostile: the daemon checks kind, phase, length, ids
  * and the number of descriptors, and kills the sender on nonsense. */
 #pragma once
@@ -17,6 +18,7 @@
 enum child_fd {
     FD_CONTROL = 3,
     FD_EGRESS = 3,
+    FD_FETCH = 3,
     FD_BWRAP_ARGS = 4, /* where the stage puts the two that come with M_STAGE_ORDER */
     FD_BWRAP_FILTER = 5
 };
@@ -75,8 +77,19 @@ enum msg_kind {
         162, /* u32 conn, u32 request, u8 outcome (enum eg_outcome), str address, str detail */
     M_EG_CLOSED = 163, /* u32 conn, u32 request, u64 bytes up, u64 bytes down, u8 opaque */
     M_EG_REFUSED =
-        164,         /* u32 conn, str host as it came (escaped), str why: never reached a check */
-    M_EG_STALE = 165 /* u8 file (enum eg_file): it changed, and the lock-down is of what it was */
+        164,          /* u32 conn, str host as it came (escaped), str why: never reached a check */
+    M_EG_STALE = 165, /* u8 file (enum eg_file): it changed, and the lock-down is of what it was */
+    /* fetch, down */
+    M_FT_START = 192,   /* wire/fetch.h. Once, before anything else */
+    M_FT_VERDICT = 193, /* u8 verdict (enum eg_verdict), u8 flags (EG_ALLOW_PRIVATE): one for each
+                         * M_FT_CHECK, whenever it is there */
+    /* fetch, up */
+    M_FT_CHECK = 224,  /* str url (canonical), str host (canonical), u16 port: the next hop */
+    M_FT_OPENED = 225, /* str address: connected */
+    M_FT_HEAD = 226,   /* u32 status, str content type: of the last answer */
+    M_FT_BODY = 227,   /* bytes of what was made of it */
+    M_FT_RESULT = 228, /* str title, str url, str snippet: one of a search */
+    M_FT_END = 229     /* u8 end (enum fetch_end), u8 is text, u8 truncated, str detail */
 };
 
 enum start_stage { START_AT_WALL = 0, START_AT_CWD, START_AT_EXEC, START_AT_LIMIT };

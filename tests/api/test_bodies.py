@@ -42,6 +42,8 @@ GOOD = {
     "POST /v1/sessions/{s}/files/search": {"pattern": "a"},
     "POST /v1/sessions/{s}/files/glob": {"pattern": "*"},
     "POST /v1/sessions/{s}/files/mkdir": {"path": "WORK/d"},
+    "POST /v1/sessions/{s}/web/fetch": {"url": "http://body.test/"},
+    "POST /v1/sessions/{s}/web/search": {"query": "q"},
     "POST /v1/sessions/{s}/files/move": {"from": "WORK/f", "to": "WORK/g"},
 }
 

@@ -12,6 +12,7 @@ TCP ports:   80 8080  HTTP, paths below      443 echo, any bytes
   9003 silent      9004 sends 1 MiB and closes its side, then reads to the end and logs how much
   9005 sends zeros for ever  9006 reads for ever  9007 resets at once  9008 garbage instead of HTTP
   9009 closes at once        9010 echo, reads slowly
+443 on 203.0.113.30 and above to .39: HTTPS as a web site and search providers speak (web.py)
 HTTP paths: /hello /bytes/N /chunked/N /close/N (no length) /echo (body back) /count (length of the
 body) /head (the request head as it came) /status/N /early/N (status before the body is read)
 /slow/MS /trailers /upgrade /drop (closes without an answer) /continue (sends 100 first) /hints (103)
@@ -25,6 +26,9 @@ import subprocess
 import sys
 import threading
 import time
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+import web  # noqa: E402
 
 FOLDER = sys.argv[1]
 LOCK = threading.Lock()
@@ -65,6 +69,13 @@ ZONE = {  # a list a type; a list of lists: one after the other, question by que
     "synth.test": {A: ["198.18.0.5"]},
     "own.test": {A: ["203.0.113.1"]},
     "own6.test": {AAAA: ["2001:db8::1"]},
+    "web.test": {A: ["203.0.113.30"]},
+    "other.test": {A: ["203.0.113.31"]},
+    "api.search.brave.com": {A: ["203.0.113.32"]},
+    "api.tavily.com": {A: ["203.0.113.33"]},
+    "html.duckduckgo.com": {A: ["203.0.113.34"]},
+    "selfsigned.test": {A: ["203.0.113.38"]},
+    "web6.test": {AAAA: ["2001:db8::30"]},
     "registry.test": {A: ["203.0.113.20"]},
     "git.test": {A: ["203.0.113.21"]},
     "only.search.test": {A: ["203.0.113.12"]},
@@ -351,7 +362,16 @@ def http(h):
             return
 
 
-PORTS = {80: http, 8080: http, 443: echo, 9001: half_close, 9002: speaks_first, 9003: silent,
+def https_or_echo(h):
+    """443 echoes, but for the addresses of web sites."""
+    web.serve_tls(h) if h.at in web.AT else echo(h)
+
+
+def http_or_web(h):
+    web.serve(h, h.request) if h.at in web.AT else http(h)
+
+
+PORTS = {80: http_or_web, 8080: http, 443: https_or_echo, 9001: half_close, 9002: speaks_first, 9003: silent,
          9004: closes_first, 9005: source, 9006: silent, 9007: resets, 9008: garbage,
          9009: closes, 9010: slow_echo}
 
@@ -411,7 +431,8 @@ class RunnerServer(socketserver.ThreadingUnixStreamServer):
 
 
 def main():
-    for name in ("connections.jsonl", "dns.jsonl"):
+    web.open_log(lambda **line: log("web.jsonl", **line), FOLDER)
+    for name in ("connections.jsonl", "dns.jsonl", "web.jsonl"):
         open(os.path.join(FOLDER, name), "a").close()
     servers = [Tcp(("::", port), Handler) for port in PORTS]
     servers += [Udp(("203.0.113.53", 53), DnsUdp), Tcp(("::", 53), DnsTcp),

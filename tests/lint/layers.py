@@ -15,7 +15,8 @@ ROOMS = {
     "api": {"base", "policy", "store", "config", "session"},
     "daemon": {"base", "wire", "policy", "render", "store", "config", "sandbox", "session", "api"},
     "egress": {"base", "wire"},
-    "fetch": {"base", "wire"},
+    # It dials by the egress's own dialler and locks itself down like it: one guard of addresses.
+    "fetch": {"base", "wire", "egress"},
     "runner": {"base", "wire"},
     "cli": {"base", "wire"},
 }

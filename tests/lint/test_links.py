@@ -14,6 +14,7 @@ FORBIDDEN = {
     "cordon-egress": ("libsqlite3", "libmicrohttpd", "libcurl", "libseccomp"),
     "cordon-runner": ("libsqlite3", "libmicrohttpd", "libcurl", "libseccomp", "libuv", "libjansson"),
     "cordon": ("libsqlite3", "libmicrohttpd", "libcurl", "libseccomp"),
+    "cordon-fetch": ("libsqlite3", "libmicrohttpd", "libseccomp"),
     "cordond": ("libcurl",),
 }
 
