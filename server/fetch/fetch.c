@@ -39,16 +39,8 @@ static void told_opened(const char *address)
     link_send(M_FT_OPENED, &p);
 }
 
-static bool port_is_own(const struct call *c, uint16_t port)
-{
-    for (size_t i = 0; i < ARRAY_LEN(c->order.own_ports); i++)
-        if (c->order.own_ports[i] != 0 && c->order.own_ports[i] == port)
-            return true;
-    return false;
-}
-
-/* Returns when the daemon allows it; *ret_private: private addresses too. */
-static void hop_check(struct call *c, const struct url *url, bool *ret_private)
+/* Returns when the daemon allows it. */
+static void hop_check(struct call *c, const struct url *url, struct hop *ret)
 {
     CLEANUP(str_done) struct str text = {0};
     struct pack p = {0};
@@ -60,24 +52,28 @@ static void hop_check(struct call *c, const struct url *url, bool *ret_private)
     link_send(M_FT_CHECK, &p);
     struct unpack u = link_wait(M_FT_VERDICT);
     uint8_t verdict = unpack_u8(&u), flags = unpack_u8(&u);
-    if (unpack_end(&u) < 0)
+    CLEANUP(freep) char *via = unpack_str(&u, HOST_MAX + 10);
+    CLEANUP(freep) char *authorization = unpack_str(&u, VIA_AUTHORIZATION_MAX - 1);
+    if (unpack_end(&u) < 0 || !via || !authorization)
         link_lost("nonsense from the daemon");
     if (verdict != EG_ALLOW)
         call_ends(c, FETCH_DENIED, false, "");
-    if (port_is_own(c, url->port))
-        call_ends(c, FETCH_OWN_PORT, false, "the port is Cordon's own");
-    *ret_private = flags & EG_ALLOW_PRIVATE;
+    *ret = (struct hop){.url = url,
+                        .is_first = c->n_redirects == 0,
+                        .allow_private = flags & EG_ALLOW_PRIVATE,
+                        .has_proxy = *via != '\0'};
+    if (ret->has_proxy && via_proxy_parse(via, authorization, &ret->proxy) < 0)
+        link_lost("nonsense from the daemon");
 }
 
 static void hop_go(struct call *c, const struct url *url)
 {
-    bool allow_private = false;
-    hop_check(c, url, &allow_private);
+    struct hop hop;
+    hop_check(c, url, &hop);
     uint64_t from = clock_now_ms();
     if (c->spent_ms >= c->order.time_ms)
         call_ends(c, FETCH_TIMED_OUT, false, "no time is left");
-    hop_run(&c->order, url, c->n_redirects == 0, allow_private, c->order.time_ms - c->spent_ms,
-            told_opened, &c->answer);
+    hop_run(&c->order, &hop, c->order.time_ms - c->spent_ms, told_opened, &c->answer);
     c->spent_ms += clock_now_ms() - from;
     if (c->answer.end == FETCH_DONE)
         return;

@@ -100,19 +100,60 @@ static enum fetch_end end_of(enum eg_outcome outcome)
     return FETCH_FAILED;
 }
 
+static bool port_is_own(const struct fetch_order *o, uint16_t port)
+{
+    for (size_t i = 0; i < ARRAY_LEN(o->own_ports); i++)
+        if (o->own_ports[i] != 0 && o->own_ports[i] == port)
+            return true;
+    return false;
+}
+
+/* What the proxy resolves cannot be looked at here; an address that was asked for can. */
+static int proxy_start(const struct fetch_order *o, const struct hop *hop,
+                       const struct dial_deps *deps, struct dialling *d)
+{
+    char target[HOST_MAX + 10];
+    struct dialled refused;
+    struct via *via;
+    if (dial_is_refused(deps, hop->url->host, hop->url->port, hop->allow_private, &refused)) {
+        dialling_over(d, &refused);
+        return 0;
+    }
+    host_port_text(hop->url->host, hop->url->port, target);
+    int r = via_new(deps, &hop->proxy, port_is_own(o, hop->proxy.port),
+                    hop->url->is_tls ? target : NULL, dialling_over, d, &via);
+    if (r == 0)
+        via_start(via);
+    return r;
+}
+
+static int dial_begin(const struct fetch_order *o, const struct hop *hop,
+                      const struct dial_deps *deps, struct dialling *d)
+{
+    struct dial *dial;
+    if (hop->has_proxy)
+        return proxy_start(o, hop, deps, d);
+    int r =
+        dial_new(deps, hop->url->host, hop->url->port, hop->allow_private, dialling_over, d, &dial);
+    if (r == 0)
+        dial_start(dial);
+    return r;
+}
+
 /* A socket that is connected to a checked address, or -1 with RET saying why not. */
-static int connect_to(const struct fetch_order *o, const struct url *url, bool allow_private,
-                      uint64_t left_ms, struct hop_answer *ret)
+static int connect_to(const struct fetch_order *o, const struct hop *hop, uint64_t left_ms,
+                      struct hop_answer *ret)
 {
     struct dialling d = {.result = {.outcome = EG_FAILED, .fd = -1}};
-    struct dial *dial;
     const struct dial_deps deps = {.loop = &loop,
                                    .resolver = resolver,
                                    .route_fd = route_fd,
                                    .dial_ms =
                                        left_ms < o->dial_ms ? (uint32_t)left_ms : o->dial_ms};
-    if (dial_new(&deps, url->host, url->port, allow_private, dialling_over, &d, &dial) == 0) {
-        dial_start(dial);
+    if (port_is_own(o, hop->url->port)) {
+        d.result.outcome = EG_OWN_PORT;
+        (void)snprintf(d.result.detail, sizeof d.result.detail, "the port is Cordon's own");
+    } else if (dial_begin(o, hop, &deps, &d) == 0) {
         while (!d.is_over)
             (void)uv_run(&loop, UV_RUN_DEFAULT);
     }
@@ -233,11 +274,32 @@ static struct curl_slist *headers_make(const struct fetch_order *o, bool is_firs
     return list;
 }
 
-static struct curl_slist *address_make(const struct url *url)
+static struct curl_slist *address_make(const char *host, uint16_t port)
 {
     char text[HOST_MAX + 40];
-    (void)snprintf(text, sizeof text, "%s:%u:" NOWHERE, url->host, (unsigned)url->port);
+    (void)snprintf(text, sizeof text, "%s:%u:" NOWHERE, host, (unsigned)port);
     return curl_slist_append(NULL, text);
+}
+
+/* Plain HTTP through a proxy: the request names the whole URL. TLS goes through the tunnel that
+ * stands already, and libcurl knows of no proxy. */
+static struct curl_slist *proxy_set(const struct hop *hop)
+{
+    char text[VIA_AUTHORIZATION_MAX + 40];
+    if (!hop->has_proxy || hop->url->is_tls)
+        return NULL;
+    (void)snprintf(text, sizeof text,
+                   strchr(hop->proxy.host, ':') ? "http://[%s]:%u" : "http://%s:%u",
+                   hop->proxy.host, (unsigned)hop->proxy.port);
+    (void)curl_easy_setopt(curl, CURLOPT_PROXY, text);
+    (void)curl_easy_setopt(curl, CURLOPT_NOPROXY, "");
+    if (!hop->proxy.authorization[0])
+        return NULL;
+    (void)snprintf(text, sizeof text, "Proxy-Authorization: %s", hop->proxy.authorization);
+    struct curl_slist *list = curl_slist_append(NULL, text);
+    (void)curl_easy_setopt(curl, CURLOPT_PROXYHEADER, list);
+    (void)curl_easy_setopt(curl, CURLOPT_HEADEROPT, (long)CURLHEADER_SEPARATE);
+    return list;
 }
 
 static void answer_read(struct hop_answer *a)
@@ -266,40 +328,45 @@ static void transfer_judge(struct transfer *t, CURLcode code, const char *error)
     (void)snprintf(a->detail, sizeof a->detail, "%s", *error ? error : curl_easy_strerror(code));
 }
 
-static void transfer_run(struct transfer *t, const struct fetch_order *o, const struct url *url,
-                         bool is_first, uint64_t left_ms)
+static void transfer_run(struct transfer *t, const struct fetch_order *o, const struct hop *hop,
+                         uint64_t left_ms)
 {
     char error[CURL_ERROR_SIZE] = "";
+    bool forwards = hop->has_proxy && !hop->url->is_tls;
     CLEANUP(str_done) struct str text = {0};
-    struct curl_slist *headers = headers_make(o, is_first), *address = address_make(url);
-    if (!headers || !address || url_text(url, &text) < 0) {
+    struct curl_slist *headers = headers_make(o, hop->is_first), *proxy = NULL;
+    struct curl_slist *address = address_make(forwards ? hop->proxy.host : hop->url->host,
+                                              forwards ? hop->proxy.port : hop->url->port);
+    if (!headers || !address || url_text(hop->url, &text) < 0) {
         t->a->end = FETCH_FAILED;
     } else {
         options_set(t, str_c(&text), left_ms, error);
+        proxy = proxy_set(hop);
         (void)curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
         (void)curl_easy_setopt(curl, CURLOPT_RESOLVE, address);
-        if (is_first && *o->body)
+        if (hop->is_first && *o->body)
             (void)curl_easy_setopt(curl, CURLOPT_POSTFIELDS, o->body);
         transfer_judge(t, curl_easy_perform(curl), error);
     }
     curl_slist_free_all(headers);
     curl_slist_free_all(address);
+    curl_slist_free_all(proxy);
 }
 
-void hop_run(const struct fetch_order *o, const struct url *url, bool is_first, bool allow_private,
-             uint64_t left_ms, void (*opened)(const char *address), struct hop_answer *ret)
+void hop_run(const struct fetch_order *o, const struct hop *hop, uint64_t left_ms,
+             void (*opened)(const char *address), struct hop_answer *ret)
 {
     uint64_t from = clock_now_ms();
     memset(ret, 0, sizeof *ret);
     ret->body.max = FETCH_BODY_MAX;
     struct transfer t = {.a = ret, .max = o->max_bytes};
-    t.fd = connect_to(o, url, allow_private, left_ms, ret);
+    t.fd = connect_to(o, hop, left_ms, ret);
     if (t.fd < 0)
         return;
     ret->is_open = true;
     opened(ret->address);
     uint64_t took = clock_now_ms() - from;
-    transfer_run(&t, o, url, is_first, took < left_ms ? left_ms - took : 1);
+    transfer_run(&t, o, hop, took < left_ms ? left_ms - took : 1);
     fd_close(t.fd);
 }
 

@@ -282,12 +282,29 @@ int web_link_start(struct web_call *c, struct err *err)
     return 0;
 }
 
+/* Through the proxy of this host's network, where there is one. */
+static void put_via(const struct web_call *c, struct pack *p)
+{
+    const struct web_hop *hop = &c->hop;
+    CLEANUP(str_done) struct str authorization = {0};
+    char target[HOST_MAX + 10] = "";
+    struct upstream up;
+    if (session_via(c->s->ss, hop->host, hop->port, str_starts(hop->url, "http:"), &up)) {
+        host_port_text(up.host, up.port, target);
+        if (upstream_authorization(&up, &authorization) < 0)
+            p->r = -ENOMEM;
+    }
+    pack_str(p, target);
+    pack_str(p, str_c(&authorization));
+}
+
 void web_link_verdict(struct web_call *c)
 {
     CLEANUP(pack_done) struct pack p = {0};
     c->hop.is_asked = false;
     pack_u8(&p, EG_ALLOW);
-    pack_u8(&p, c->hop.flags);
+    pack_u8(&p, c->hop.flags & EG_ALLOW_PRIVATE);
+    put_via(c, &p);
     deadline_set(&c->clock, WEB_MS + WEB_SLACK_MS);
     if (channel_send(&c->ch, M_FT_VERDICT, &p, NULL, 0) < 0)
         web_call_fails(c, "fetch_failed", NULL, "cordon-fetch does not listen");

@@ -46,7 +46,7 @@ static const struct msg_rule rules[] = {{M_STAGE_ORDER, 2, 5, LARGE, "stage_orde
                                         {M_EG_REFUSED, 0, 0, SMALL, "eg_refused"},
                                         {M_EG_STALE, 0, 0, 1, "eg_stale"},
                                         {M_FT_START, 0, 0, LARGE, "ft_start"},
-                                        {M_FT_VERDICT, 0, 0, 2, "ft_verdict"},
+                                        {M_FT_VERDICT, 0, 0, SMALL, "ft_verdict"},
                                         {M_FT_CHECK, 0, 0, 2 * SMALL, "ft_check"},
                                         {M_FT_OPENED, 0, 0, SMALL, "ft_opened"},
                                         {M_FT_HEAD, 0, 0, SMALL, "ft_head"},

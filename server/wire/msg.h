@@ -81,8 +81,9 @@ enum msg_kind {
     M_EG_STALE = 165, /* u8 file (enum eg_file): it changed, and the lock-down is of what it was */
     /* fetch, down */
     M_FT_START = 192,   /* wire/fetch.h. Once, before anything else */
-    M_FT_VERDICT = 193, /* u8 verdict (enum eg_verdict), u8 flags (EG_ALLOW_PRIVATE): one for each
-                         * M_FT_CHECK, whenever it is there */
+    M_FT_VERDICT = 193, /* u8 verdict (enum eg_verdict), u8 flags (EG_ALLOW_PRIVATE), str via, str
+                         * authorization (as M_EG_VERDICT): one for each M_FT_CHECK, whenever it is
+                         * there */
     /* fetch, up */
     M_FT_CHECK = 224,  /* str url (canonical), str host (canonical), u16 port: the next hop */
     M_FT_OPENED = 225, /* str address: connected */

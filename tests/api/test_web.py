@@ -14,7 +14,11 @@ from cordon_test import web  # noqa: E402
 from cordon_test.api import ApiTest  # noqa: E402
 from cordon_test.cli import wait_for  # noqa: E402
 
+sys.path.insert(0, os.path.join(os.environ["CORDON_SOURCE"], "tests/egress"))
+import test_upstream  # noqa: E402
+
 CA = web.certificates()
+test_upstream.KNOWN["web.test"] = "203.0.113.30"
 
 
 class Web(ApiTest):
@@ -280,6 +284,27 @@ caf\u00e9 \u2014 \u65e5\u672c
             self.assertEqual(status["Seccomp"], "2")
         sock.close()
         self.gone()
+
+    def test_through_the_proxy_of_the_hosts_network(self):
+        s = self.made("web.test", "lo.test", "[2001:db8::1]")
+
+        def set(value):
+            return self.c.patch("/v1/settings", {"sandbox": {"proxy": {"upstream": value}}})
+        self.addCleanup(set, None)
+        with test_upstream.Proxy() as p:
+            set(f"http://me:p%40ss@{p.at}")
+            for scheme in ("http", "https"):
+                self.assertEqual(self.fetch(s, scheme + "://web.test/json")["status"], 200)
+            self.assertEqual(p.lines, ["GET http://web.test/json HTTP/1.1", "CONNECT web.test:443 HTTP/1.1"])
+            self.assertTrue(all(f"Proxy-Authorization: {test_upstream.AUTH}" in h for h in p.heads), p.heads)
+            self.assertEqual([("proxy-authorization" in r["headers"], r["path"]) for r in self.far.requests()], [(True, "/json"), (False, "/json")])
+            self.assertNotIn("web.test", self.far.names())  # the proxy resolves
+            self.refused(s, 403, "site_not_listed", "http://other.test/json")
+            self.refused(s, 403, "private_address", "http://[2001:db8::1]/")  # an address that is asked for is judged here
+            self.assertEqual(p.n, 2)
+            self.assertEqual([r["after"]["address"] for r in self.called(s) if r["outcome"] == "ok"], [p.at] * 2)
+        set(f"http://127.0.0.1:{self.d.port}")
+        self.assertNotEqual(self.c.ask("POST", f"/v1/sessions/{s['id']}/web/fetch", {"url": "http://web.test/json"}).status, 200)
 
     def test_who_may(self):
         s, other = self.made("web.test"), self.made("web.test")
