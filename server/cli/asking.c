@@ -159,27 +159,26 @@ static int await_key(struct asking *q, const char *id, int signal_fd, char state
 static void question(const json_t *ask, struct str *ret)
 {
     const json_t *subject = json_object_get(ask, "subject");
-    const char *host = json_text(subject, "host"), *reason = json_text(ask, "reason");
+    const char *host = json_text(subject, "host");
     bool is_v6 = strchr(host, ':') != NULL;
     (void)str_printf(ret, "cordon: %s%s%s:%lld %s", is_v6 ? "[" : "", host, is_v6 ? "]" : "",
                      (long long)json_int(subject, "port"),
                      json_int(ask, "waiting") > 0 ? "waits for an answer" : "was refused");
-    if (*reason)
-        (void)str_printf(ret, " (the agent: %s)", reason);
 }
 
 static void ask_it(struct asking *q, const json_t *ask, int signal_fd)
 {
     struct prompt_item items[PROMPT_ITEMS_MAX];
-    CLEANUP(str_done) struct str title = {0}, line = {0};
-    const char *id = json_text(ask, "id");
+    CLEANUP(str_done) struct str title = {0}, line = {0}, note = {0};
+    const char *id = json_text(ask, "id"), *reason = json_text(ask, "reason");
     char state[24] = "";
     size_t n = items_of(ask, items);
     if (n == 0)
         return;
     question(ask, &title);
     news_send(q, id);
-    prompt_show(&q->prompt, str_c(&title), items, n);
+    (void)str_printf(&note, "cordon: the agent says: %s", reason);
+    prompt_show(&q->prompt, *reason ? str_c(&note) : NULL, str_c(&title), items, n);
     int i = await_key(q, id, signal_fd, state);
     (void)str_printf(&line, "%s: ", str_c(&title));
     if (i >= 0)

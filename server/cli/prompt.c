@@ -91,11 +91,21 @@ static void wipe(const struct prompt *p, size_t lines)
     put(p, &out);
 }
 
-void prompt_show(struct prompt *p, const char *title, const struct prompt_item *items, size_t n)
+/* In full, whatever lines that takes: how many. */
+static size_t title_put(const struct prompt *p, struct str *out, const char *title)
+{
+    size_t before = out->len, cols = columns(p);
+    (void)str_put_escaped(out, title, strlen(title));
+    size_t n = out->len - before;
+    (void)str_puts(out, "\n");
+    return n == 0 ? 1 : (n + cols - 1) / cols;
+}
+
+void prompt_show(struct prompt *p, const char *note, const char *title,
+                 const struct prompt_item *items, size_t n)
 {
     struct termios raw;
     CLEANUP(str_done) struct str out = {0};
-    p->title = title;
     p->items = items;
     p->n = n;
     p->at = n - 1;
@@ -109,8 +119,11 @@ void prompt_show(struct prompt *p, const char *title, const struct prompt_item *
     }
     (void)tcflush(p->fd, TCIFLUSH);
     (void)str_puts(&out, "\r");
-    line_put(&out, title, columns(p) - 1);
-    (void)str_puts(&out, "\n");
+    if (note) {
+        line_put(&out, note, columns(p) - 1);
+        (void)str_puts(&out, "\n");
+    }
+    p->n_above = (note != NULL) + title_put(p, &out, title);
     put(p, &out);
     draw(p);
 }
@@ -118,9 +131,8 @@ void prompt_show(struct prompt *p, const char *title, const struct prompt_item *
 void prompt_hide(struct prompt *p, const char *line)
 {
     CLEANUP(str_done) struct str out = {0};
-    wipe(p, p->n + 1);
-    line_put(&out, line, columns(p) - 1);
-    (void)str_puts(&out, "\n");
+    wipe(p, p->n + p->n_above);
+    (void)title_put(p, &out, line);
     put(p, &out);
     if (p->is_shown)
         (void)tcsetattr(p->fd, TCSADRAIN, &p->before);

@@ -3,7 +3,7 @@
  * was shown does not count. The terminal is as it was after prompt_hide(), whatever came between.
  *
  *     if (prompt_open(&p) < 0) …                      // there is nobody to ask
- *     prompt_show(&p, "x.test:443 was refused", items, n);
+ *     prompt_show(&p, "the agent: tests need it", "x.test:443 was refused", items, n);
  *     while ((i = prompt_key(&p)) == PROMPT_MORE) poll(p.fd) …   // or the item's number
  *     prompt_hide(&p, "x.test:443: denied");
  *     prompt_close(&p); */
@@ -26,17 +26,18 @@ struct prompt {
     /* internal */
     bool is_shown, is_dumb;
     struct termios before;
-    const char *title;
     const struct prompt_item *items;
-    size_t n, at, n_lines;
+    size_t n, at, n_above; /* lines above the menu */
 };
 int prompt_open(struct prompt *p); /* -ENXIO …: no terminal */
 void prompt_close(struct prompt *p);
 /* Are we in the terminal's foreground? Else it must be left alone. */
 bool prompt_may_ask(const struct prompt *p);
-/* TITLE (any bytes, shown escaped) and ITEMS stay until prompt_hide(). The last item is chosen
- * when it begins: let that be the safe one. */
-void prompt_show(struct prompt *p, const char *title, const struct prompt_item *items, size_t n);
+/* NOTE (or NULL) is cut to a line; TITLE, what is asked about, stands behind it, in full. Both may
+ * be any bytes, shown escaped. ITEMS stay until prompt_hide(). The last one is chosen when it
+ * begins: let that be the safe one. */
+void prompt_show(struct prompt *p, const char *note, const char *title,
+                 const struct prompt_item *items, size_t n);
 /* Reads what was typed. The number of the item that was taken, or PROMPT_MORE, or PROMPT_GONE. */
 int prompt_key(struct prompt *p);
 /* The menu goes; one line stays (any bytes, shown escaped). */

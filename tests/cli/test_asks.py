@@ -192,7 +192,9 @@ class Asks(unittest.TestCase):
         t.until(b"\n")
         t.type(b"n")
         shown = t.until(b"> deny")
-        self.assertIn(rb"evil2.invalid:443 was refused (the agent: ok\x0d\x1b[2K", shown)
+        self.assertIn(rb"cordon: the agent says: ok\x0d\x1b[2K", shown)
+        # What is granted stands last above the menu, and in full.
+        self.assertIn(b"...\r\ncordon: evil2.invalid:443 was refused\r\n  session", shown)
         self.assertNotIn(b"\n[allowed]", shown)
         self.assertIsNone(CONTROL.search(shown), shown)
         listed = self.h.cordon("asks", "list").out
@@ -201,6 +203,20 @@ class Asks(unittest.TestCase):
         t.until(b"\n")
         t.type(b"n")
         t.end()
+
+    def test_a_long_name_is_shown_in_full(self):
+        host = ".".join(["a" * 60] * 4) + ".invalid"
+        t = self.run_asked([host + ":443"])
+        t.until(f"cordon: {host}:443 was refused\r\n".encode())
+        t.until(b"> deny")
+        t.until(b"\n")
+        t.type(b"k")
+        t.until(b"> always")
+        t.until(b"\n")
+        t.type(b"s")
+        # Four lines of 80 columns and a menu of three are wiped.
+        t.until(b"\r\x1b[7A\x1b[J" + f"cordon: {host}:443 was refused: session\r\n".encode())
+        self.assertEqual(t.end()[:2], (0, f"{host}:443 502\n".encode()))
 
     def test_wrong_answers(self):
         for args in (("allow", "ask_" + "0" * 26), ("deny", "nothing"), ("allow", "x", "never"), ("allow",), ("deny", "a", "b")):

@@ -69,8 +69,9 @@ static void expect_output(struct command *c, const char *want)
 
 static void held_until_answered(void **state)
 {
-    static const enum ask_answer ANSWERS[] = {ANSWER_SESSION, ANSWER_ONCE, ANSWER_DENY};
-    static const char *const WANT[] = {"502\n", "502\n", "403\n"};
+    static const enum ask_answer ANSWERS[] = {ANSWER_SESSION, ANSWER_ALWAYS, ANSWER_ONCE,
+                                              ANSWER_DENY};
+    static const char *const WANT[] = {"502\n", "502\n", "502\n", "403\n"};
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(ANSWERS); i++) {
         struct session *s = guarded_session();
@@ -84,6 +85,14 @@ static void held_until_answered(void **state)
         expect_output(c, WANT[i]);
         assert_int_equal(s->asks.n_held + s->asks.n_open, 0);
         end_session(s);
+        if (ANSWERS[i] != ANSWER_ALWAYS)
+            continue;
+        /* T13: 443 is one of the two that no port means. */
+        struct site row;
+        assert_int_equal(site_find(w.db, SITES_GUARDED, NULL, "held.invalid", 0, &row), 0);
+        assert_string_equal(row.source, "ask");
+        assert_int_equal(site_delete(w.db, row.id), 0);
+        sessions_sites_changed(w.ss);
     }
 }
 
