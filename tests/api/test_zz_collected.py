@@ -22,6 +22,7 @@ UNSEEN = {
     r"access\.sites\[\]\.last_used_at": "wants a server that is reached: tests/compat has one",
     r"command\.notices\[\]\..*": LATER + ": restarts by the person",
     r"session\.pending\[\]\..*": LATER + ": restarts by the person",
+    r"frame\|4\..*": LATER + ": kind ask, of the tier guarded; tests/unit/test_asks.c has it",
     r"result\.cwd": LATER + ": the shell that lasts",
     r"(setting_meta|warning)\.(file|line|key)": LATER + ": configuration files",
 }
