@@ -263,6 +263,21 @@ class Asks(ApiTest):
         self.c.call("DELETE", f"/v1/sessions/{s['id']}", None, 204)
         self.c.call("GET", "/v1/asks/" + a["id"], None, 404)
 
+    def test_events(self):
+        """Each change is told once, to the agent of that session too."""
+        s = self.session()
+        agent, json = self.agent(s, "read"), {"Accept": "application/json"}
+        at = "/v1/events?types=ask&session=" + s["id"]
+        first = self.c.call("GET", at + "&wait_ms=1", headers=json)
+        a = self.ask(s)
+        self.assertEqual(self.reach(s, HOST + ":443")[0], [403])  # one more try
+        self.decide(a, "deny")
+        for who in (self.c, agent):
+            got = who.call("GET", f"{at}&wait_ms=1&after={first['next']}", headers=json)["events"]
+            self.assertEqual({(e["type"], e["id"], e["session_id"]) for e in got}, {("ask", a["id"], s["id"])})
+            self.assertEqual(got[-1]["rev"], self.c.call("GET", "/v1/asks/" + a["id"])["rev"])
+            self.assertEqual([e["rev"] for e in got], sorted({e["rev"] for e in got}))
+
     def test_a_repeated_request(self):
         s = self.session()
         body = {"kind": "site", "subject": {"host": HOST, "port": 443}}
