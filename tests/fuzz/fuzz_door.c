@@ -5,9 +5,9 @@
  *   c0      the client ends its side    c1  the server does    c2, c3  they close
  *
  * The daemon allows hosts that begin with 'o' and, through a proxy, 'v'; 'p' is the proof's name;
- * all others are refused. What it is told must hold together: one result for what was allowed, one
- * end for what was opened, never anything of what was refused; nothing is dialled that was not
- * allowed. */
+ * those with 'h' are held first, and "ho" is allowed then; all others are refused. What it is told
+ * must hold together: one result for what was allowed, one end for what was opened, never anything
+ * of what was refused; nothing is dialled that was not allowed. */
 #include "base/fd.h"
 #include "base/mem.h"
 #include "egress/conn_parts.h"
@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* ---- What stands in for the rest of the egress ----------------------------------------------- */
 
-enum told { NOTHING = 0, ASKED, ALLOWED, OPENED, OVER };
+enum told { NOTHING = 0, ASKED, HELD, ALLOWED, OPENED, OVER };
 
 static struct egress eg;
 static struct conn *conn; /* the only one */
@@ -92,7 +92,7 @@ void link_send(struct link *l, enum msg_kind kind, struct pack *take_p)
         assert(a != NULL && a->told == ALLOWED && !a->is_name);
         a->told = unpack_u8(&u) == EG_OPENED && a->host[0] != 'p' ? OPENED : OVER;
     } else if (kind == M_EG_CLOSED) {
-        assert(a != NULL && a->told == OPENED && !a->is_name);
+        assert(a != NULL && (a->told == OPENED || a->told == HELD) && !a->is_name);
         a->told = OVER;
     } else {
         assert(kind == M_EG_REFUSED);
@@ -117,7 +117,7 @@ int dial_new(const struct dial_deps *deps, const char *host, uint16_t port, bool
              dialled_fn *fn, void *arg, struct dial **ret)
 {
     (void)port, (void)allow_private;
-    assert(host[0] == 'o' || strcmp(host, "proxy") == 0);
+    assert(host[0] == 'o' || strcmp(host, "proxy") == 0 || (host[0] == 'h' && host[1] == 'o'));
     struct dial *d = calloc(1, sizeof *d);
     closing_init(&d->closing, dial_freed);
     uv_idle_init(deps->loop, &d->idle);
@@ -170,25 +170,31 @@ static void waste(int fd)
         ;
 }
 
-static void verdicts_give(void)
+static uint8_t verdict_of(const struct asked *a)
+{
+    if (a->host[0] == 'h' && a->told == ASKED && !a->is_name)
+        return EG_HOLD;
+    if (a->host[0] == 'o' || a->host[0] == 'v' || (a->host[0] == 'h' && a->host[1] == 'o'))
+        return EG_ALLOW;
+    return a->host[0] == 'p' ? EG_ANSWER_SELF : EG_DENY;
+}
+
+/* What is held is answered a step later, so that the client may leave meanwhile. */
+static void verdicts_give(bool answers)
 {
     for (size_t i = 0; i < n_asked; i++) {
         struct asked *a = &asked[i];
-        if (a->told != ASKED)
+        if (a->told != ASKED && (a->told != HELD || !answers))
             continue;
         bool through = a->host[0] == 'v';
-        struct verdict_in v = {.verdict = a->host[0] == 'o' || through ? EG_ALLOW
-                                          : a->host[0] == 'p'          ? EG_ANSWER_SELF
-                                                                       : EG_DENY,
+        struct verdict_in v = {.verdict = verdict_of(a),
                                .reason = "not_listed",
                                .rule = "none",
                                .hint = "",
                                .via = through ? "proxy:3128" : "",
                                .authorization = through ? "Basic eDp5" : ""};
-        a->told = v.verdict == EG_DENY || a->is_name ? OVER : ALLOWED;
-        if (conn != NULL)
-            conn_verdict(conn, a->request, &v);
-        else if (a->told == ALLOWED)
+        a->told = v.verdict == EG_DENY || a->is_name ? OVER : v.verdict == EG_HOLD ? HELD : ALLOWED;
+        if ((conn == NULL || !conn_verdict(conn, a->request, &v)) && a->told != OVER)
             a->told = OVER; /* the egress tells of it by itself */
     }
 }
@@ -197,7 +203,7 @@ static void run(int client)
 {
     for (int i = 0; i < 6; i++) {
         (void)uv_run(eg.loop, UV_RUN_NOWAIT);
-        verdicts_give();
+        verdicts_give(i == 0);
         waste(client);
         waste(server);
     }
