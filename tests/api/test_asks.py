@@ -7,6 +7,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.environ["CORDON_SOURCE"], "tests/lib"))
 from cordon_test.api import ApiTest
+from cordon_test.daemon import Daemon
 
 # Inside: the status line of CONNECT to each target, one a line.
 TRY = """
@@ -262,6 +263,26 @@ class Asks(ApiTest):
         self.assertEqual([x["state"] for x in self.c.items(f"/v1/sessions/{s['id']}/asks")], ["cancelled"])
         self.c.call("DELETE", f"/v1/sessions/{s['id']}", None, 204)
         self.c.call("GET", "/v1/asks/" + a["id"], None, 404)
+
+    def test_a_daemon_that_is_killed(self):
+        """What was answered stands, what was open is over; and so it is told."""
+        d = Daemon()
+        self.addCleanup(d.close)
+        c = d.client()
+        s = c.call("POST", "/v1/sessions", {"folders": [{"path": d.work}], "require_wall": True}, 201)
+        open_one, decided = (self.ask(s, host, by=c) for host in ("open.invalid", "decided.invalid"))
+        answer = self.decide(decided, "always", by=c, note="kept")
+        d.kill()
+        d.start()
+        c = d.client()
+        self.assertEqual(c.call("GET", "/v1/asks/" + decided["id"]), answer)
+        self.assertEqual(c.call("GET", "/v1/sites/" + answer["site_id"])["source"], "ask")
+        got = c.call("GET", "/v1/asks/" + open_one["id"])
+        self.assertEqual((got["state"], got["answers"], got["rev"]), ("cancelled", [], 2))
+        self.assertEqual(self.decide(open_one, "session", 409, by=c)["code"], "ask_closed")
+        rows = c.items("/v1/audit?action=ask.expired")
+        self.assertEqual([(r["after"]["ask_id"], r["after"]["state"]) for r in rows], [(open_one["id"], "cancelled")])
+        self.assertTrue(c.call("GET", "/v1/audit/verify")["ok"])
 
     def test_events(self):
         """Each change is told once, to the agent of that session too."""
