@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define WAIT_MS 30000 /* for a person, before 202 */
+
 static const char *const FORMATS[] = {"raw", "text", "markdown", NULL}; /* as enum fetch_form */
 struct fetch_body {
     char *url, *ask_id;
@@ -19,9 +21,12 @@ static const struct field FETCH_FIELDS[] = {
     {"url", FIELD_STRING, AT(url), FIELD_MANDATORY, 1, 8192, NULL, NULL},
     {"format", FIELD_ENUM, AT(format), 0, 0, 0, FORMATS, NULL},
     {"max_bytes", FIELD_INT, AT(max_bytes), 0, 1, FETCH_BODY_MAX, NULL, NULL},
+    {"wait_ms", FIELD_INT, AT(wait_ms), 0, 0, API_WAIT_MAX, NULL, NULL},
+    {"ask_id", FIELD_STRING, AT(ask_id), FIELD_NULLABLE, 30, 30, NULL, NULL},
     FIELDS_END};
 #undef AT
-static const struct fetch_body FETCH_DEFAULTS = {.format = FETCH_MARKDOWN, .max_bytes = WEB_BODY};
+static const struct fetch_body FETCH_DEFAULTS = {
+    .format = FETCH_MARKDOWN, .max_bytes = WEB_BODY, .wait_ms = WAIT_MS};
 const struct shape WEB_FETCH_BODY = {FETCH_FIELDS, sizeof(struct fetch_body), &FETCH_DEFAULTS};
 
 struct search_body {
@@ -33,9 +38,11 @@ static const struct field SEARCH_FIELDS[] = {
     {"query", FIELD_STRING, AT(query), FIELD_MANDATORY, 1, WEB_QUERY_MAX, NULL, NULL},
     {"count", FIELD_INT, AT(count), 0, 1, WEB_RESULTS_MAX, NULL, NULL},
     {"provider", FIELD_STRING, AT(provider), FIELD_NULLABLE, 1, 20, NULL, NULL},
+    {"wait_ms", FIELD_INT, AT(wait_ms), 0, 0, API_WAIT_MAX, NULL, NULL},
+    {"ask_id", FIELD_STRING, AT(ask_id), FIELD_NULLABLE, 30, 30, NULL, NULL},
     FIELDS_END};
 #undef AT
-static const struct search_body SEARCH_DEFAULTS = {.count = 10};
+static const struct search_body SEARCH_DEFAULTS = {.count = 10, .wait_ms = WAIT_MS};
 const struct shape WEB_SEARCH_BODY = {SEARCH_FIELDS, sizeof(struct search_body), &SEARCH_DEFAULTS};
 
 /* ---- One call ------------------------------------------------------------------------------- */
@@ -69,7 +76,15 @@ static void on_answer(const struct web_answer *a, void *arg)
     request_answer(rq, reply_json(rq, a->status, json_incref(a->json)));
 }
 
-static int web_run(struct request *rq, const struct web_request *what)
+static void on_wait(struct request *rq, enum wake why)
+{
+    struct web_job *job = rq->state;
+
+    if (why == WAKE_TIMEOUT && job)
+        web_call_waited(job->call); /* may answer, and free JOB */
+}
+
+static int web_run(struct request *rq, const struct web_request *what, int64_t wait_ms)
 {
     struct web_job *job;
     struct session *s;
@@ -88,7 +103,7 @@ static int web_run(struct request *rq, const struct web_request *what)
     }
     rq->state = job;
     rq->state_done = job_drop;
-    request_park(rq, NULL, UINT64_MAX, NULL);
+    request_park(rq, NULL, (uint64_t)wait_ms, on_wait);
     return 0;
 }
 
@@ -96,9 +111,12 @@ int web_fetch(struct request *rq)
 {
     const struct fetch_body *in = rq->in;
 
-    return web_run(rq, &(struct web_request){.url = in->url,
-                                             .form = (enum fetch_form)in->format,
-                                             .max_bytes = (uint32_t)in->max_bytes});
+    return web_run(rq,
+                   &(struct web_request){.url = in->url,
+                                         .form = (enum fetch_form)in->format,
+                                         .max_bytes = (uint32_t)in->max_bytes,
+                                         .ask_id = in->ask_id},
+                   in->wait_ms);
 }
 
 int web_search(struct request *rq)
@@ -107,7 +125,10 @@ int web_search(struct request *rq)
 
     if (in->provider && !search_provider_find(in->provider))
         return request_bad_member(rq, "/provider", "range", "one of brave, tavily, duckduckgo");
-    return web_run(rq, &(struct web_request){.query = in->query,
-                                             .count = (unsigned)in->count,
-                                             .provider = in->provider});
+    return web_run(rq,
+                   &(struct web_request){.query = in->query,
+                                         .count = (unsigned)in->count,
+                                         .provider = in->provider,
+                                         .ask_id = in->ask_id},
+                   in->wait_ms);
 }

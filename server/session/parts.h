@@ -169,6 +169,7 @@ struct session {
     unsigned n_sinks, n_file_calls;
     struct web_call *web_calls; /* under way, and their processes until they are reaped */
     unsigned n_web_calls;
+    struct web_kept *web_kept; /* what calls that were answered with 202 may come back for */
     uint64_t n_blocked;
     int64_t refusals_since; /* clock_now_ms() of the minute whose refusals are counted */
     unsigned n_refusals;    /* written one by one in that minute, at most REFUSALS_A_MINUTE */

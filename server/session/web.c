@@ -4,9 +4,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "session/web_parts.h"
-#include "store/blocked.h"
-#include "store/events.h"
-#include "store/traffic.h"
 #include "store/web_keys.h"
 #include "wire/url.h"
 #include <errno.h>
@@ -48,6 +45,9 @@ void web_call_over(struct web_call *c, const struct web_answer *a)
     c->is_over = true;
     c->done = NULL;
     deadline_clear(&c->clock);
+    if (c->is_held)
+        ask_leave(&c->wait, false);
+    c->is_held = false;
     if (done)
         done(a, c->arg);
     web_link_close(c);
@@ -89,97 +89,9 @@ static void clock_passed(struct deadline *d)
     web_call_fails(c, "fetch_timeout", NULL, "it took too long");
 }
 
-/* ---- Verdicts ------------------------------------------------------------------------------- */
-
-/* As session_blocked, but of no command: who asked is known. */
-void web_blocked(struct web_call *c, const char *reason, const char *rule)
-{
-    struct session *s = c->s;
-    char target[HOST_MAX + 10];
-    struct blocked_row row = {
-        .session_id = s->id, .host = c->hop.host, .reason = reason, .port = c->hop.port};
-    int64_t count = 0;
-    s->n_blocked++;
-    (void)blocked_count(s->ss->deps.db, &row, &count);
-    (void)traffic_count(s->ss->deps.db, c->hop.host, c->hop.port, TRAFFIC_BLOCKED);
-    host_port_text(c->hop.host, c->hop.port, target);
-    events_emit(s->ss->deps.db,
-                &(struct event){EVENT_BLOCKED, count > 1 ? EVENT_UPDATED : EVENT_CREATED, target,
-                                s->id, count, NULL, NULL});
-    session_refusal(s, target,
-                    json_pack("{s:s, s:s, s:s}", "reason", reason, "rule", rule, "by",
-                              c->provider ? "web_search" : "web_fetch"));
-    session_touched(s);
-}
-
-static const char *code_of(const char *reason)
-{
-    static const struct {
-        const char *reason, *code;
-    } CODES[] = {{"network_none", "network_none"},
-                 {"denied", "ask_denied"},
-                 {"address_class", "private_address"},
-                 {"own_port", "private_address"}};
-    for (size_t i = 0; i < ARRAY_LEN(CODES); i++)
-        if (strcmp(CODES[i].reason, reason) == 0)
-            return CODES[i].code;
-    return "site_not_listed";
-}
-
-/* A sandbox without a wall lets its commands reach anything: the list still holds here. */
-static void judge_without_wall(struct session *s, const struct web_hop *hop,
-                               struct verdict_out *ret, const struct host_entry **why)
-{
-    if (s->network == NET_ALLOWLIST &&
-        session_hosts_match(s, s->tier, hop->host, hop->port, why) == VERDICT_ALLOW) {
-        ret->rule = (*why)->text;
-        ret->flags = (*why)->rule.allow_private ? EG_ALLOW_PRIVATE : 0;
-        return;
-    }
-    *ret = (struct verdict_out){.verdict = EG_DENY,
-                                .reason = s->network == NET_NONE ? "network_none" : "not_listed",
-                                .rule = "no site of this machine or session covers it"};
-}
-
-static void hop_judge(struct web_call *c, struct verdict_out *ret)
-{
-    const struct host_entry *why = NULL;
-    struct web_hop *hop = &c->hop;
-    egress_judge(session_generation(c->s), hop->host, hop->port, ret, &why);
-    if (ret->verdict == EG_ALLOW && c->s->network != NET_OPEN)
-        judge_without_wall(c->s, hop, ret, &why);
-    hop->flags = ret->flags;
-    (void)snprintf(hop->rule, sizeof hop->rule, "%s", ret->rule);
-    if (why && why->rule.id)
-        (void)snprintf(hop->site_id, sizeof hop->site_id, "%s", why->rule.id);
-}
-
-void web_hop_check(struct web_call *c)
-{
-    struct verdict_out v;
-    hop_judge(c, &v);
-    if (v.verdict == EG_ALLOW) {
-        web_link_verdict(c);
-        return;
-    }
-    web_blocked(c, v.reason, v.rule);
-    web_call_fails(c, code_of(v.reason), v.hint, v.rule);
-}
-
-void web_calls_recheck(struct session *s)
-{
-    struct verdict_out v;
-    for (struct web_call *c = s->web_calls; c; c = c->next) {
-        if (c->is_over)
-            continue;
-        hop_judge(c, &v);
-        if (v.verdict != EG_ALLOW)
-            web_call_fails(c, code_of(v.reason), v.hint, "the site was taken back");
-    }
-}
-
 unsigned web_calls_over(struct session *s)
 {
+    web_kept_free(s);
     for (struct web_call *c = s->web_calls; c; c = c->next)
         web_call_fails(c, "session_ended", NULL, "the session ended");
     return s->n_web_calls;
@@ -283,20 +195,6 @@ static struct web_call *call_new(struct session *s, const struct actor *actor)
     return c;
 }
 
-/* The first hop is judged before there is a process. */
-static int first_check(struct web_call *c, struct err *err)
-{
-    char target[HOST_MAX + 10];
-    struct verdict_out v;
-    hop_judge(c, &v);
-    if (v.verdict == EG_ALLOW)
-        return web_link_start(c, err);
-    host_port_text(c->hop.host, c->hop.port, target);
-    web_blocked(c, v.reason, v.rule);
-    web_audit(c, OUTCOME_REFUSED, code_of(v.reason));
-    return err_set(err, -EPERM, code_of(v.reason), v.hint, "%s: %s", target, v.rule);
-}
-
 int session_web_call(struct session *s, const struct web_request *rq, const struct actor *actor,
                      web_done_fn *done, void *arg, struct web_call **ret, struct err *err)
 {
@@ -305,8 +203,12 @@ int session_web_call(struct session *s, const struct web_request *rq, const stru
     if (!c)
         return r < 0 ? r : err_set(err, -ENOMEM, "internal", NULL, "out of memory");
     r = call_take(c, rq, err);
-    if (r >= 0)
-        r = first_check(c, err);
+    if (r >= 0 && rq->ask_id) {
+        (void)snprintf(c->ask_id, sizeof c->ask_id, "%s", rq->ask_id);
+        web_once_take(c, rq->ask_id);
+    }
+    if (r >= 0) /* the first hop is judged before there is a process */
+        r = web_first_check(c, err);
     if (r < 0) {
         c->is_over = true;
         web_link_close(c);

@@ -27,11 +27,12 @@ struct web_request {
     const char *query;
     unsigned count;       /* 1..WEB_RESULTS_MAX */
     const char *provider; /* NULL = the setting's */
+    const char *ask_id;   /* the answer of this ask is used; NULL = none */
 };
 struct web_answer {
     int status;     /* 200; 0: refused or failed, with err */
-    struct err err; /* site_not_listed, network_none, private_address, fetch_failed, fetch_timeout,
-                     * session_ended … */
+    struct err err; /* site_not_listed, network_none, private_address, ask_denied, fetch_failed,
+                     * fetch_timeout, session_ended … */
     json_t *json;   /* the answer of REST; borrowed by the callback */
 };
 typedef void web_done_fn(const struct web_answer *a, void *arg);
@@ -42,4 +43,7 @@ struct web_call;
  * says. Audited. */
 int session_web_call(struct session *s, const struct web_request *rq, const struct actor *actor,
                      web_done_fn *done, void *arg, struct web_call **ret, struct err *err);
+/* Its client waits no longer for a person: when it is held, now or later, done() comes at once with
+ * 202 and the id of the ask. */
+void web_call_waited(struct web_call *c);
 void web_call_drop(struct web_call *c);

@@ -4,6 +4,7 @@ import base64
 import os
 import signal
 import sys
+import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.environ["CORDON_SOURCE"], "tests/lib"))
@@ -29,7 +30,8 @@ class Web(ApiTest):
         self.far = web.Since()
 
     def made(self, *hosts, **more):
-        return self.session(sites=[{"host": h} if isinstance(h, str) else {"host": h[0], "port": h[1]} for h in hosts], **more)
+        """Nobody is asked, unless the test wants it."""
+        return self.session(**{"approvals": "full", **more}, sites=[{"host": h} if isinstance(h, str) else {"host": h[0], "port": h[1]} for h in hosts])
 
     def fetch(self, s, url, **more):
         return self.c.call("POST", f"/v1/sessions/{s['id']}/web/fetch", {"url": url, **more})
@@ -316,7 +318,7 @@ caf\u00e9 \u2014 \u65e5\u672c
         self.assertEqual([r["actor"]["kind"] for r in self.called(s)], ["agent"])
 
     def test_a_session_without_a_wall_follows_its_list_too(self):
-        s = self.session(require_wall=False, sites=[{"host": "web.test"}])
+        s = self.made("web.test", require_wall=False)
         self.assertEqual(s["enforcement"]["level"], "none")
         self.refused(s, 403, "site_not_listed", "http://other.test/json")
         self.assertEqual(self.fetch(s, "http://web.test/json")["status"], 200)
@@ -336,6 +338,149 @@ caf\u00e9 \u2014 \u65e5\u672c
             sock.close()
         self.gone()
         self.assertEqual(self.fetch(s, "http://web.test/json")["status"], 200)
+
+
+class Asked(Web):
+    """A person is asked about what is not listed, and the call waits."""
+
+    def post(self, s, url, want, kind="fetch", **more):
+        body = {"url": url, **more} if kind == "fetch" else {"query": url, **more}
+        return self.c.call("POST", f"/v1/sessions/{s['id']}/web/{kind}", body, want)
+
+    def decide(self, ask_id, answer, **more):
+        return self.c.call("POST", f"/v1/asks/{ask_id}/decide", {"answer": answer, **more})
+
+    def asks(self, s):
+        return self.c.items(f"/v1/asks?session={s['id']}&state=open")
+
+    def in_background(self, s, url, **more):
+        """A call that waits: its answer, once it is read."""
+        found = []
+        client = self.d.client()
+        t = threading.Thread(target=lambda: found.append(client.ask("POST", f"/v1/sessions/{s['id']}/web/fetch", {"url": url, **more})))
+        t.start()
+        self.addCleanup(t.join)
+        return lambda: (t.join(), found[0])[1]
+
+    def one_ask(self, s):
+        wait_for(lambda: self.asks(s), "an ask")
+        (ask,) = self.asks(s)
+        return ask
+
+    def test_session_opens_it_for_commands_too(self):
+        s = self.session()
+        answer = self.in_background(s, "http://web.test/json", wait_ms=60000)
+        ask = self.one_ask(s)
+        self.assertEqual((ask["requested_by"], ask["subject"], ask["waiting"]), ("web_fetch", {"host": "web.test", "port": 80}, 1))
+        self.assertEqual([x["answer"] for x in ask["answers"]], ["once", "session", "always", "deny"])
+        self.assertEqual((self.far.connections(), self.far.names()), ([], []))  # nothing is looked up before
+        self.decide(ask["id"], "session")
+        got = answer()
+        self.assertEqual((got.status, got.json["site"]), (200, "web.test:80"))
+        self.assertEqual(self.fetch(s, "http://web.test/json")["status"], 200)
+        c = self.run_in(s, "curl -s -o /dev/null -w '%{http_code}' http://web.test/json")
+        self.assertEqual(c["text"]["stdout"], "200")
+        self.assertEqual(self.asks(s), [])
+
+    def test_once_is_one_call(self):
+        s = self.session()
+        answer = self.in_background(s, "http://web.test/json", wait_ms=60000)
+        self.decide(self.one_ask(s)["id"], "once")
+        got = answer()
+        self.assertEqual((got.status, got.json["site"]), (200, "allowed once"))
+        self.post(s, "http://web.test/json", 202, wait_ms=0)
+        self.assertEqual(self.far.paths(), [("web.test", "/json")])
+
+    def test_waiting_and_coming_back(self):
+        s = self.session()
+        w = self.post(s, "http://web.test/json", 202, wait_ms=0)
+        self.assertEqual(set(w), {"state", "ask_id"})
+        self.assertEqual(self.post(s, "http://web.test/json", 202, wait_ms=0)["ask_id"], w["ask_id"])  # the one ask of it
+        self.assertEqual(self.post(s, "http://web.test/json", 202, wait_ms=100, ask_id=w["ask_id"])["ask_id"], w["ask_id"])
+        self.assertEqual(self.far.connections(), [])
+        self.assertEqual([r for r in self.called(s)], [])
+        self.decide(w["ask_id"], "once")
+        got = self.post(s, "http://web.test/json", 200, ask_id=w["ask_id"])
+        self.assertEqual((got["status"], got["site"]), (200, "allowed once"))
+        # It is spent: the same id opens nothing more, and no other host.
+        again = self.post(s, "http://web.test/json", 202, wait_ms=0, ask_id=w["ask_id"])
+        self.assertNotEqual(again["ask_id"], w["ask_id"])
+        other = self.post(s, "http://other.test/json", 202, wait_ms=0, ask_id=w["ask_id"])
+        self.decide(other["ask_id"], "once")
+        self.post(s, "http://web.test:8080/hello", 202, wait_ms=0, ask_id=other["ask_id"])
+        self.assertEqual(self.far.paths(), [("web.test", "/json")])
+
+    def test_deny_is_for_the_session(self):
+        s = self.session()
+        answer = self.in_background(s, "https://web.test/json", wait_ms=60000)
+        self.decide(self.one_ask(s)["id"], "deny")
+        got = answer()
+        self.assertEqual((got.status, got.json["code"]), (403, "ask_denied"))
+        p = self.refused(s, 403, "ask_denied", "https://web.test/page")
+        self.assertIn("give it up", p["hint"])
+        self.assertEqual(self.blocked(s)[("web.test", 443)][:2], (2, "denied"))
+        self.assertEqual(self.far.connections(), [])
+        self.assertEqual(self.asks(s), [])
+
+    def test_a_redirect_is_asked_about_by_itself(self):
+        s = self.session(sites=[{"host": "web.test"}])
+        answer = self.in_background(s, "http://web.test/to?http%3A%2F%2Fother.test%2Fjson", wait_ms=60000)
+        ask = self.one_ask(s)
+        self.assertEqual(ask["subject"], {"host": "other.test", "port": 80})
+        self.assertNotIn("other.test", self.far.names())
+        self.decide(ask["id"], "once")
+        got = answer().json
+        self.assertEqual((got["final_url"], got["site"], got["redirects"]), ("http://other.test/json", "allowed once", ["http://other.test/json"]))
+
+    def test_once_on_each_hop_survives_coming_back(self):
+        s = self.session()
+        url = "http://web.test/to?http%3A%2F%2Fother.test%2Fjson"
+        first = self.post(s, url, 202, wait_ms=0)["ask_id"]
+        self.decide(first, "once")
+        second = self.post(s, url, 202, wait_ms=0, ask_id=first)["ask_id"]
+        self.assertNotEqual(second, first)
+        self.decide(second, "once")
+        got = self.post(s, url, 200, ask_id=second)
+        self.assertEqual((got["status"], got["redirects"]), (200, ["http://other.test/json"]))
+        self.post(s, url, 202, wait_ms=0, ask_id=second)  # all of it is spent
+        self.assertEqual([p for h, p in self.far.paths() if h == "other.test"], ["/json"])
+
+    def test_search_is_asked_about(self):
+        s = self.session()
+        w = self.post(s, "one two", 202, "search", provider="duckduckgo", wait_ms=0)
+        (ask,) = self.asks(s)
+        self.assertEqual((ask["id"], ask["requested_by"], ask["subject"]),
+                         (w["ask_id"], "web_search", {"host": "html.duckduckgo.com", "port": 443}))
+        self.decide(w["ask_id"], "once")
+        self.assertEqual(len(self.post(s, "one two", 200, "search", provider="duckduckgo", ask_id=w["ask_id"])["results"]), 2)
+
+    def test_who_leaves_and_what_ends(self):
+        s = self.session()
+        a = self.d.client()
+        target, body = f"/v1/sessions/{s['id']}/web/fetch", b'{"url":"http://web.test/json","wait_ms":60000}'
+        with a.connect() as sock:
+            sock.sendall(a.head("POST", target, body, {"Content-Type": "application/json"}) + body)
+            ask = self.one_ask(s)
+        wait_for(lambda: self.one_ask(s)["waiting"] == 0, "the caller's leaving")  # the card stays, without once
+        self.assertEqual([x["answer"] for x in self.one_ask(s)["answers"]], ["session", "always", "deny"])
+        answer = self.in_background(s, "http://web.test/json", wait_ms=60000)
+        wait_for(lambda: self.one_ask(s)["waiting"] == 1, "the call")
+        self.end_session(s["id"])
+        got = answer()
+        self.assertEqual((got.status, got.json["code"]), (409, "session_ended"))
+        self.assertEqual(self.c.call("GET", "/v1/asks/" + ask["id"])["state"], "cancelled")
+        self.assertEqual(self.far.connections(), [])
+
+    def test_never_offered(self):
+        s = self.session()
+        for url in ("http://127.0.0.1/", "http://169.254.169.254/latest", "http://localhost:1/"):
+            self.refused(s, 403, "private_address", url)
+        self.assertEqual(self.asks(s), [])
+        w = self.post(s, "http://lo.test/json", 202, wait_ms=0)  # a name may be asked about; where it leads is judged then
+        self.decide(w["ask_id"], "session")
+        self.refused(s, 403, "private_address", "http://lo.test/json", ask_id=w["ask_id"])
+        none = self.session(network="none")
+        self.refused(none, 403, "network_none", "http://web.test/json")
 
 
 class Search(Web):
