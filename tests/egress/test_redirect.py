@@ -246,6 +246,29 @@ for family, at in ((socket.AF_INET, "203.0.113.53"), (socket.AF_INET, "203.0.113
         lab.mark()
         self.assertEqual(lab.asked(self.mark), [])
 
+    def test_too_many_at_once(self):
+        """The 1,025th is reset and told; the others live on."""
+        s = self.session(sites=[{"host": "ok.test", "port": 9010}])
+        self.assertEqual(self.python(s, """
+import resource
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+at = (socket.gethostbyname("ok.test"), 9010)
+held = []
+for n in range(1024):
+    held.append(socket.create_connection(at, 60))
+    held[n].sendall(b"here")
+for c in held:
+    c.settimeout(60)
+    assert c.recv(4) == b"here"
+print(one("ok.test", 9010, b"more"))
+held.pop().close()
+held[0].sendall(b"again")
+print(held[0].recv(5))
+"""), "ConnectionResetError\nb'again'\n")
+        self.assertIn("too many connections at once", [(r.get("after") or {}).get("detail") for r in
+                                                       self.audit(f"session={s['id']}")])
+
     # ---- Names -----------------------------------------------------------------------------------
 
     def test_names(self):
@@ -286,13 +309,21 @@ for name in ("a b", "x" * 64 + ".test", "1.2.3.4.5"):
         self.assertEqual(len(lab.requests(self.mark)), 1)
 
     def test_a_site_opens_and_closes_for_what_runs(self):
-        """The verdict is the daemon's, for each connection: added, used, taken back and cut."""
+        """The verdict is the daemon's, for each connection: added, used, taken back; what is open then is cut."""
         s = self.session()
         get = "curl -sS -m 20 http://v4.test:8080/hello"
         self.assertNotEqual(self.run_in(s, PLAIN + get)["result"]["exit_code"], 0)
         site = self.c.call("POST", f"/v1/sessions/{s['id']}/sites", {"host": "v4.test", "port": 8080}, 201)
         self.assertEqual(self.run_ok(s, get), HELLO)
-        self.c.call("DELETE", f"/v1/sessions/{s['id']}/sites/{site['id']}", None, 204)
+        other = self.c.call("POST", f"/v1/sessions/{s['id']}/sites", {"host": "v4.test", "port": 9003}, 201)
+        held = self.start(s, PLAIN + PYTHON + shlex.quote(RAW + "print(one('v4.test', 9003, b'hello'))"))
+        lab.wait_for(lambda: [r for r in self.audit(f"session={s['id']}") if r["action"] == "connection.opened"
+                              and r["target"] == "v4.test:9003"], "the connection that is held")
+        for one in (site, other):
+            self.c.call("DELETE", f"/v1/sessions/{s['id']}/sites/{one['id']}", None, 204)
+        self.assertEqual(self.wait_end(held)["result"]["exit_code"], 0)
+        self.assertEqual(self.c.call("GET", self.at(held) + "/output?stream=stdout",
+                                     headers={"Accept": "application/octet-stream"}), b"ConnectionResetError\n")
         self.assertNotEqual(self.run_in(s, PLAIN + get)["result"]["exit_code"], 0)
         self.assertEqual(len(lab.requests(self.mark)), 1)
 
