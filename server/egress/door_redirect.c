@@ -59,7 +59,9 @@ void redirect_request(struct conn *c, const struct sockaddr_storage *wanted)
     c->request = 1;
     c->port = port_of(wanted);
     if (c->over_limit) {
-        redirect_refuse(c, host != NULL ? host : address, "too many connections at once");
+        const char *at = host != NULL ? host : address;
+        tell_refused(c, at, strlen(at), "too many connections at once");
+        conn_close(c, true); /* at once: what waits takes the place of another */
         return;
     }
     if (c->port == 0) {

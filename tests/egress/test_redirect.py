@@ -269,6 +269,30 @@ print(held[0].recv(5))
         self.assertIn("too many connections at once", [(r.get("after") or {}).get("detail") for r in
                                                        self.audit(f"session={s['id']}")])
 
+    def test_half_closed(self):
+        """In tests/long for longer than netfilter remembers such a connection by itself."""
+        wait = 150 if os.environ.get("CORDON_LONG") else 1
+        server = "import socket, time\nwith socket.create_server(('203.0.113.10', 3307)) as s:\n    c = s.accept()[0]\n" \
+                 f"    while c.recv(100):\n        pass\n    time.sleep({wait})\n    c.sendall(b'late')\n"
+        s = self.session(sites=[{"host": "v4.test", "port": 3307}])
+        with lab.Far([sys.executable, "-c", server]):
+            c = self.start(s, PLAIN + PYTHON + shlex.quote("""
+import socket, time
+while True:
+    s = socket.create_connection(("v4.test", 3307))
+    s.sendall(b"x")
+    s.shutdown(socket.SHUT_WR)
+    try:
+        print(s.recv(10))
+        break
+    except ConnectionResetError:  # the server is not up yet
+        time.sleep(0.1)
+"""), timeout_ms=0)
+            while c["state"] in ("queued", "starting", "running"):
+                c = self.c.call("GET", self.at(c) + "?wait_ms=60000")
+        self.assertEqual(self.c.call("GET", self.at(c) + "/output?stream=stdout",
+                                     headers={"Accept": "application/octet-stream"}), b"b'late'\n")
+
     # ---- Names -----------------------------------------------------------------------------------
 
     def test_names(self):
