@@ -70,17 +70,32 @@ class Limits(ApiTest):
     def python(self, s, text, **more):
         return self.start(s, argv=["/usr/bin/python3", "-c", text], **more)
 
+    def writer(self, fifo, command):
+        """Once the command reads FIFO; it must not have ended instead."""
+        fds = []
+
+        def opens():
+            c = self.c.call("GET", self.at(command))
+            self.assertIn(c["state"], ("queued", "starting", "running"), c)
+            try:
+                fds.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+            except OSError:
+                pass
+            return fds
+
+        lab.wait_for(opens, "the command reads", 120)
+        return open(fds[0], "w")
+
     def test_connections_heads_and_the_dial(self):
-        s = self.session(sites=[{"host": "ok.test", "port": 443}, {"host": "ok.test", "port": 8080},
-                                {"host": "hole.test", "port": 8080}])
-        other = self.session(sites=[{"host": "ok.test", "port": 8080}])
+        s = self.session(sites=[{"host": "ok.test", "port": 443}, {"host": "ok.test", "port": 8080}])
+        other = self.session(sites=[{"host": "ok.test", "port": 8080}, {"host": "hole.test", "port": 8080}])
         go = os.path.join(self.work, "go")
         os.mkfifo(go)
-        dial = self.start(s, "curl -sS -m 60 http://hole.test:8080/")
+        dial = self.start(other, "curl -sS -m 60 http://hole.test:8080/")
         c = self.wait_end(self.python(s, HEADS))
         self.assertEqual(c["text"]["stdout"], "200\n400\n", c)
         full = self.python(s, CONNECTIONS, cwd=self.work)
-        with open(go, "w"):  # it is full now, and told so; the other session has its own
+        with self.writer(go, full):  # it is full now, and told so; the other session has its own
             c = self.run_in(other, "curl -sS http://ok.test:8080/hello")
             self.assertIn("hello from ", c["text"]["stdout"])
         c = self.wait_end(full)
