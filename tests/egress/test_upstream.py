@@ -253,8 +253,21 @@ class Sessions(ApiTest):
             c = self.run_in(s, "curl -sS -m 20 -p http://v4.test:80/hello; " + self.CURL + "https://no.test/")
             self.assertEqual(c["text"]["stdout"], "hello from 203.0.113.10\n000 ")
             self.assertEqual(p.lines[1:], ["CONNECT v4.test:80 HTTP/1.1"])  # refused names do not get so far
+            c = self.run_in(s, "curl -sS -m 20 --noproxy '*' http://v4.test/hello")  # knows no proxy
+            self.assertEqual(c["text"]["stdout"], "hello from 203.0.113.10\n", c)
+            self.assertEqual(p.lines[2:], ["CONNECT v4.test:80 HTTP/1.1"])
+            with socket.create_server(("127.0.0.1", 0)) as own:  # the host's own service, by grant: past it
+                port = own.getsockname()[1]
+                self.c.call("POST", f"/v1/sessions/{s['id']}/sites?confirm=localhost", {"host": "localhost", "port": port}, 201)
+                held = self.start(s, f"echo hello | curl -sS -m 20 -T - telnet://localhost:{port}")
+                own.settimeout(20)
+                with own.accept()[0]:
+                    pass
+                self.wait_end(held)
+            self.assertEqual(len(p.lines), 3)
             opened = [r for r in self.audit(f"session={s['id']}") if r["action"] == "connection.opened"]
-            self.assertEqual((opened[0]["after"]["address"], opened[0]["after"]["detail"]),
+            self.assertNotIn("detail", opened[0]["after"])  # of the grant
+            self.assertEqual((opened[1]["after"]["address"], opened[1]["after"]["detail"]),
                              (p.at, "through the upstream proxy"))
             for text in ("p@ss", "p%40ss"):  # the password is told nowhere
                 self.assertNotIn(text, str(self.c.call("GET", "/v1/settings")) + str(self.audit()) + self.d.log())
