@@ -428,6 +428,72 @@ static void own_sites(void **state)
     end_session(s);
 }
 
+static void put_site(enum site_list list, const char *host, bool allow_private)
+{
+    struct site row = {.list = list,
+                       .port = 443,
+                       .enabled = true,
+                       .allow_private = allow_private,
+                       .source = "user",
+                       .created_by = "owner",
+                       .rev = 1};
+    id_new("sit", row.id);
+    (void)snprintf(row.host, sizeof row.host, "%s", host);
+    assert_int_equal(site_put(w.db, &row), 0);
+}
+
+static const char *allowed_by(struct session *s, enum tier tier, const char *host)
+{
+    const struct host_entry *why = NULL;
+    bool allowed = session_hosts_match(s, tier, host, 443, &why) == VERDICT_ALLOW;
+    assert_int_equal(allowed, why != NULL);
+    return allowed ? why->text : "";
+}
+
+/* A bare name is that host alone in the list machine, with its subdomains in guarded, which counts
+ * in that tier alone; both stand in one matcher, and the more specific entry decides. */
+static void two_meanings_of_a_name(void **state)
+{
+    struct err err = {0};
+    struct site site;
+    (void)state;
+    put_site(SITES_MACHINE, "mach.test", false);
+    put_site(SITES_GUARDED, "guard.test", false);
+    put_site(SITES_GUARDED, "2001:db8::10", false);
+    put_site(SITES_MACHINE, "lan.guard.test", true);
+    assert_int_equal(db_commit(w.db), 0);
+    sessions_sites_changed(w.ss); /* others were compiled before */
+    struct session *s = ready_session(false);
+    static const struct {
+        const char *host, *walled, *guarded;
+    } ROWS[] = {
+        {"mach.test", "mach.test:443", "mach.test:443"},
+        {"x.mach.test", "", ""},
+        {"guard.test", "", "guard.test:443"},
+        {"x.guard.test", "", "guard.test:443"},
+        {"xguard.test", "", ""},
+        {"2001:db8::10", "", "[2001:db8::10]:443"},
+        {"2001:db8::11", "", ""},
+        {"lan.guard.test", "lan.guard.test:443", "lan.guard.test:443"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        assert_string_equal(allowed_by(s, TIER_WALLED, ROWS[i].host), ROWS[i].walled);
+        assert_string_equal(allowed_by(s, TIER_GUARDED, ROWS[i].host), ROWS[i].guarded);
+    }
+    /* A site of its own: from the next look on, beside the machine's. */
+    assert_int_equal(session_site_add(s, "*.guard.test", 443, false, &OWNER, &site, &err), 0);
+    assert_string_equal(allowed_by(s, TIER_WALLED, "x.guard.test"), "*.guard.test:443");
+    assert_string_equal(allowed_by(s, TIER_WALLED, "lan.guard.test"), "lan.guard.test:443");
+    assert_string_equal(allowed_by(s, TIER_WALLED, "guard.test"), "");
+    /* A list that changed is compiled anew. */
+    put_site(SITES_GUARDED, "late.test", false);
+    assert_string_equal(allowed_by(s, TIER_GUARDED, "late.test"), "");
+    sessions_sites_changed(w.ss);
+    assert_string_equal(allowed_by(s, TIER_GUARDED, "a.late.test"), "late.test:443");
+    assert_string_equal(allowed_by(s, TIER_WALLED, "late.test"), "");
+    end_session(s);
+}
+
 /* Much output: the head and the newest stay, the counts are whole, nothing waits for a reader. */
 static void much_output(void **state)
 {
@@ -536,6 +602,7 @@ int main(void)
         cmocka_unit_test(wall_dies),
         cmocka_unit_test(egress_dies),
         cmocka_unit_test(own_sites),
+        cmocka_unit_test(two_meanings_of_a_name),
         cmocka_unit_test(much_output),
         cmocka_unit_test(idle_clock),
         cmocka_unit_test(status_and_preview),
