@@ -15,6 +15,7 @@ from cordon_test.cli import wait_for
 
 JSON = {"Accept": "application/json"}
 EVENTS_MAX = 10000
+ROUNDS = 60 if os.environ.get("CORDON_LONG") else 5  # of 2,700 events
 
 
 class Events(ApiTest):
@@ -285,7 +286,7 @@ class Events(ApiTest):
         slow, quick = self.follow("?types=site"), self.follow("?types=site")
         old = self.poll()["next"]
         ids, got = [], []
-        for n in range(5):
+        for n in range(ROUNDS):
             new = self.batch({"add": [{"host": f"s{n}-{i}.example"} for i in range(900)]})
             ids += new
             for change in ("disable", "remove"):
