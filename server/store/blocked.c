@@ -24,8 +24,12 @@ static const char SQL_CUT[] =
     "DELETE FROM blocked WHERE (session_id, command_id, host, port, reason) IN"
     " (SELECT session_id, command_id, host, port, reason FROM blocked"
     " WHERE session_id = ?1 AND command_id = ?2 ORDER BY last_at LIMIT 1)";
-#define COLUMNS "session_id, command_id, host, port, reason, count, first_at, last_at, id"
-#define PAGE    " AND (last_at, id) < (?3, ?4) ORDER BY last_at DESC, id DESC LIMIT ?5"
+/* The last one is the latest ask about that host and port: its text is host_port_text()'s. */
+#define COLUMNS                                                                                    \
+    "session_id, command_id, host, port, reason, count, first_at, last_at, id,"                    \
+    " (SELECT a.id FROM asks a WHERE a.session_id = blocked.session_id AND a.text ="               \
+    " iif(instr(host, ':'), '[' || host || ']', host) || ':' || port ORDER BY a.id DESC LIMIT 1)"
+#define PAGE " AND (last_at, id) < (?3, ?4) ORDER BY last_at DESC, id DESC LIMIT ?5"
 static const char SQL_LIST[] =
     "SELECT " COLUMNS " FROM blocked WHERE session_id = ?1 AND command_id = ?2" PAGE;
 static const char SQL_LIST_ALL[] = "SELECT " COLUMNS " FROM blocked WHERE command_id = ''" PAGE;
@@ -86,11 +90,11 @@ static json_t *row_to_json(sqlite3_stmt *st)
     const char *command_id = col_text(st, 1);
     clock_text(col_int(st, 6), first);
     clock_text(col_int(st, 7), last);
-    return json_pack("{s:s, s:I, s:s, s:s*, s:I, s:s, s:s, s:s}", "host", col_text(st, 2), "port",
-                     (json_int_t)col_int(st, 3), "session_id", col_text(st, 0), "command_id",
-                     command_id && command_id[0] ? command_id : NULL, "count",
+    return json_pack("{s:s, s:I, s:s, s:s*, s:I, s:s, s:s, s:s, s:s*}", "host", col_text(st, 2),
+                     "port", (json_int_t)col_int(st, 3), "session_id", col_text(st, 0),
+                     "command_id", command_id && command_id[0] ? command_id : NULL, "count",
                      (json_int_t)col_int(st, 5), "first_at", first, "last_at", last, "reason",
-                     col_text(st, 4));
+                     col_text(st, 4), "ask_id", col_text(st, 9));
 }
 
 /* ---- Pages ------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ struct blocked_query {
     const char *cursor;     /* of the page before, or NULL */
     unsigned limit;         /* 0 = 50 */
 };
-/* A new array of {host, port, session_id, command_id?, count, first_at, last_at, reason}, latest
- * first, and the CURSOR of the next page, "" at the end. -EINVAL: no such cursor. */
+/* A new array of {host, port, session_id, command_id?, count, first_at, last_at, reason, ask_id?},
+ * latest first, and the CURSOR of the next page, "" at the end. -EINVAL: no such cursor. */
 int blocked_list(struct db *db, const struct blocked_query *q, json_t **ret_items,
                  char cursor[static BLOCKED_CURSOR]);
 /* The same by host: {host, count, items}, of items the latest BLOCKED_HOST_ITEMS. */

@@ -9,7 +9,7 @@ from cordon_test.api import ApiTest
 
 def tries(*targets):
     """A command that asks the proxy for each of them, and does not mind the answer."""
-    return "; ".join(f"curl -s -o /dev/null -m 20 http://{t}/" for t in targets) + "; true"
+    return "; ".join(f"curl -s -g -o /dev/null -m 20 http://{t}/" for t in targets) + "; true"
 
 
 class Blocked(ApiTest):
@@ -76,6 +76,26 @@ class Blocked(ApiTest):
         while self.c.ask("DELETE", f"/v1/sessions/{first['id']}").status != 204:
             self.c.call("GET", "/v1/events?wait_ms=1000&types=session", headers={"Accept": "application/json"})
         self.assertNotIn(first["id"], {b["session_id"] for b in self.c.items("/v1/blocked")})
+
+    def test_the_ask_about_it_is_named(self):
+        s = self.session()
+        at = f"/v1/sessions/{s['id']}"
+        self.run_in(s, tries("ask.example:8080", "ask.example", "[2001:db8::7]:8080"))
+        asks = {}
+        for host in ("ask.example", "[2001:db8::7]"):
+            with self.c.stream("GET", f"/v1/events?types=ask&session={s['id']}") as events:
+                asks[host] = self.c.call("POST", at + "/asks", {"kind": "site", "subject": {"host": host, "port": 8080}}, 201)
+                e = events.event()
+                self.assertEqual((e["type"], e["id"], e["change"]), ("ask", asks[host]["id"], "created"))
+        rows = {(b["host"], b["port"]): b.get("ask_id") for b in self.c.items(at + "/blocked")}
+        self.assertEqual(rows, {("ask.example", 8080): asks["ask.example"]["id"], ("ask.example", 80): None,
+                                ("2001:db8::7", 8080): asks["[2001:db8::7]"]["id"]})
+        group, = [g for g in self.c.items("/v1/blocked?group=host") if g["host"] == "ask.example"]
+        self.assertEqual({b.get("ask_id") for b in group["items"]}, {None, asks["ask.example"]["id"]})
+        self.c.call("POST", f"/v1/asks/{asks['ask.example']['id']}/decide", {"answer": "deny"})
+        self.run_in(s, tries("ask.example:8080"))
+        rows = {(b["host"], b["port"], b["reason"]): b.get("ask_id") for b in self.c.items(at + "/blocked")}
+        self.assertEqual(rows["ask.example", 8080, "denied"], asks["ask.example"]["id"])
 
     def test_by_the_hour(self):
         before = self.c.call("GET", "/v1/stats")
