@@ -96,19 +96,40 @@ static void conn_dialled(void *arg, const struct dialled *r)
     upstream_ready(c, c->up_address);
 }
 
+/* The other side answered: it is connected, or will not be. */
+static void given_ready(void *arg, struct peer *p, int events)
+{
+    struct conn *c = arg;
+    int error = 0;
+    socklen_t n = sizeof error;
+    (void)events;
+    peer_want(p, 0);
+    p->ready = conn_ready;
+    deadline_clear(&c->deadline);
+    if (getsockopt(p->fd, SOL_SOCKET, SO_ERROR, &error, &n) < 0)
+        error = errno;
+    if (error == 0) {
+        upstream_ready(c, "inside");
+        return;
+    }
+    tell_result(c, EG_CONNECT_FAILED, "inside", strerror(error));
+    conn_close(c, true);
+}
+
 void conn_given(struct conn *c, uint32_t request, int take_fd)
 {
     if (c->state != CONN_CHECKING || c->request != request) {
         fd_close(take_fd);
         return;
     }
-    deadline_clear(&c->deadline);
     c->owed = OWED_RESULT;
+    c->state = CONN_DIALLING;
+    deadline_set(&c->deadline, c->eg->start.dial_ms);
     socket_prepare(take_fd);
-    if (peer_new(c->eg->loop, take_fd, conn_ready, c, &c->up) < 0)
+    if (peer_new(c->eg->loop, take_fd, given_ready, c, &c->up) < 0)
         conn_close(c, true);
     else
-        upstream_ready(c, "inside");
+        peer_want(c->up, UV_WRITABLE);
 }
 
 static bool port_is_own(const struct egress_start *start, uint16_t port)

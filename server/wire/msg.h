@@ -44,7 +44,7 @@ enum msg_kind {
     M_START_FAILED = 36, /* u32 id, u8 stage (enum start_stage), u32 errno: it never ran */
     M_TOOLED = 37,       /* wire/tool.h: u32 id, u32 errno, u8 layer, u8 fds, fields. FDS fds */
     M_LISTENING = 38,    /* u32 id, u32 errno, u8 count. COUNT fds, listening: IPv4, then IPv6 */
-    M_CONNECTED = 39,    /* u32 id, u32 errno, u8 count. COUNT fds (1), connected */
+    M_CONNECTED = 39,    /* u32 id, u32 errno, u8 count. COUNT fds (1), connected or about to be */
     /* command, down */
     M_CMD_SIGNAL = 64, /* u32 signal, u8 to (enum signal_to) */
     /* command, up */
@@ -64,9 +64,8 @@ enum msg_kind {
                         * empty when it is not readable */
     M_EG_LISTEN = 132, /* u8 door (EG_DOOR_LOCAL, EG_DOOR_PUBLISH), u16 port. 1 fd, listening */
     M_EG_UNLISTEN = 133, /* u8 door, u16 port: no more of it */
-    M_EG_SOCKET =
-        134,          /* u32 conn, u32 request. 1 fd: allowed, and this is the other side, connected
-                       */
+    M_EG_SOCKET = 134,   /* u32 conn, u32 request. 1 fd: allowed, and this is the other side
+                          */
     M_EG_NAMES = 135, /* empty; before M_EG_START, or never. 1 fd: SYNTHETIC_NAMES_BYTES of memory
                        * for the names inside, which outlives this egress */
     /* egress, up */

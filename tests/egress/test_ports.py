@@ -157,6 +157,33 @@ class Ports(ApiTest):
         closed = [a["after"] for a in self.rows(s, "connection.closed")]
         self.assertEqual([(a["up_bytes"], a["down_bytes"]) for a in closed], [(5 * MIB, 7 + MIB)])
 
+    def test_a_server_that_is_slow_to_accept_delays_nobody_else(self):
+        s = self.session(publish=[3007])
+        c = self.start(s, argv=["/usr/bin/python3", "-c", f"""if True:
+            import os, socket, time
+            s = socket.socket()
+            s.bind(('127.0.0.1', 3007))
+            s.listen(0)
+            open('{self.work}/up', 'w').close()
+            while not os.path.exists('{self.work}/go'):
+                time.sleep(0.02)
+            while True:
+                c = s.accept()[0]
+                c.sendall(b'late')
+                c.close()"""])
+        lab.wait_for(lambda: os.path.exists(f"{self.work}/up"), "the server", 30)
+        got = []
+        clients = [threading.Thread(target=lambda: got.append(get(3007, timeout=60))) for _ in range(8)]
+        for t in clients:
+            t.start()
+        self.assertEqual(self.run_ok(s, "echo as ever"), "as ever\n")
+        self.assertEqual(got, [])
+        open(f"{self.work}/go", "w").close()
+        for t in clients:
+            t.join()
+        self.assertEqual(got, [b"late"] * 8)
+        self.assertEqual(self.c.call("GET", self.at(c))["state"], "running")
+
     def test_what_cannot_be_published(self):
         body = lambda **more: {"folders": [{"path": self.work}], "require_wall": True, **more}
         with socket.create_server(("127.0.0.1", 3003)):
