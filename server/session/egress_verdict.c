@@ -39,6 +39,17 @@ static void deny_unlisted(const char *host, uint16_t port, struct verdict_out *o
     (void)snprintf(out->hint, sizeof out->hint, "cordon sites add %s", target);
 }
 
+static void deny_loopback(const struct session *s, uint16_t port, struct verdict_out *out)
+{
+    if (is_own_port(s, port)) {
+        deny(out, "own_port", "Cordon's own port is refused whatever a rule says");
+        return;
+    }
+    deny(out, "address_class", "a service of the host's loopback is opened one by one");
+    (void)snprintf(out->hint, sizeof out->hint, "cordon sites add --session %s localhost:%u", s->id,
+                   port);
+}
+
 /* While it is proved: an address literal at the port of the daemon's own listener, which is reached
  * by the redirect and asked of nobody. */
 static bool is_proof_target(const struct generation *g, const char *host, uint16_t port)
@@ -118,9 +129,7 @@ void site_judge(struct session *s, enum tier tier, enum net_mode network, enum a
     *out = (struct verdict_out){.verdict = EG_DENY, .reason = "not_listed", .rule = ""};
     *why = NULL;
     if (is_loopback(host)) {
-        is_own_port(s, port)
-            ? deny(out, "own_port", "Cordon's own port is refused whatever a rule says")
-            : deny(out, "address_class", "the host's loopback is never reached from inside");
+        deny_loopback(s, port, out);
         return;
     }
     if (network == NET_OPEN) {

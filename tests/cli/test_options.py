@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.environ["CORDON_SOURCE"], "tests/lib"))
@@ -339,6 +340,18 @@ class Options(unittest.TestCase):
         self.assertIn(b"only.example", self.ok("sites", "list", "-s", self.sid))
         self.ok("sites", "remove", "-s", self.sid, "only.example:443")
         self.assertEqual(self.h.cordon("sites", "check", "-s", self.sid, "only.example:443").code, 1)
+        # A service of this machine's loopback, reached inside while it is a site of the session.
+        port = free_port()
+        reach = ("/usr/bin/python3", "-c", f"import socket; s = socket.create_connection(('localhost', {port}), 9); "
+                                           "print(s.recv(9).decode())")
+        with socket.create_server(("127.0.0.1", port)) as service:
+            threading.Thread(target=lambda: service.accept()[0].sendall(b"outside"), daemon=True).start()
+            self.assertNotEqual(self.h.cordon("exec", self.sid, "--", *reach).code, 0)
+            self.ok("sites", "add", "-s", self.sid, f"localhost:{port}")
+            self.assertEqual(self.h.cordon("sites", "check", "-s", self.sid, f"localhost:{port}").code, 0)
+            self.assertEqual(self.ok("exec", self.sid, "--", *reach), b"outside\n")
+            self.ok("sites", "remove", "-s", self.sid, f"localhost:{port}")
+            self.assertNotEqual(self.h.cordon("exec", self.sid, "--", *reach).code, 0)
 
     test_sites_list__session = test_sites_add__session
     test_sites_remove__session = test_sites_add__session

@@ -334,6 +334,8 @@ class Ports(ApiTest):
             c = self.run_in(s, "for h in localhost 127.0.0.1 '[::1]' lo.test; do curl -s -m 5 --noproxy '' -px $http_proxy "
                                "-o /dev/null -w '%{http_connect} ' http://$h:5002/; done")
             self.assertEqual(c["text"]["stdout"], "403 403 403 403 ")
+            c = self.run_in(s, "curl -s -m 5 --noproxy '' -x $http_proxy http://localhost:5002/")
+            self.assertIn(f"What to do: cordon sites add --session {s['id']} localhost:5002\n", c["text"]["stdout"])
             self.assertEqual(service.n, 0)
         for host, port in (("localhost", None), ("localhost", self.d.port), ("localhost", 7410), ("127.0.0.1", 5002),
                            ("[::1]", 5002)):
