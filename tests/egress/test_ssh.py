@@ -196,6 +196,18 @@ END""")
             self.assertEqual(c["text"]["stderr"].count("\n"), 1, c)
         self.assertEqual(self.run_in(s, CONNECT)["result"]["exit_code"], 2)
 
+    def test_the_runner_that_can_be_seen_gives_nothing(self):
+        """Its other words are the daemon's: by hand they end at once, and what holds a command holds them."""
+        s = self.session()
+        self.assertEqual(self.run_ok(s, "ls /run/cordon"), "cordon-runner\nssh_config\n")
+        for path in ("/run/cordon/x", "/run/cordon/ssh_config", "/run/cordon/cordon-runner", "/etc/ssh/ssh_config"):
+            self.assertNotEqual(self.run_in(s, f"echo x > {path}")["result"]["exit_code"], 0, path)
+        for word in ("stage", "inside", "plain"):
+            c = self.run_in(s, f"/run/cordon/cordon-runner {word} 3</dev/null </dev/null", timeout_ms=20000)
+            self.assertEqual(c["state"], "exited", c)
+            self.assertNotEqual(c["result"]["exit_code"], 0, c)
+        self.assertEqual(self.run_ok(s, "echo still here"), "still here\n")
+
     def test_without_a_network_there_is_no_way(self):
         s = self.session(network="none")
         c = self.run_in(s, f'test -z "$GIT_SSH_COMMAND" && test ! -e /run/cordon/ssh_config && {CONNECT} git.test 22')
