@@ -351,8 +351,14 @@ static int run_it(struct run *run, struct err *err)
 /* Nobody to ask is an immediate no: the session is told so, and nothing waits. */
 static int find_person(struct run *run, json_t *body, struct err *err)
 {
-    bool wanted = args_has(run->args, "ask");
-    if (args_has(run->args, "no-ask") || strcmp(json_text(body, "tier"), "open") == 0)
+    bool wanted = args_has(run->args, "ask"),
+         is_open = strcmp(json_text(body, "tier"), "open") == 0;
+    const char *network = json_text(body, "network");
+    bool has_list = !is_open && (*network == '\0' || strcmp(network, "allowlist") == 0);
+    if (wanted && !has_list)
+        return err_set(err, -EINVAL, "usage", "leave --ask away, or use a network with a list",
+                       "--ask: there is nothing to ask about: every site is open, or none");
+    if (args_has(run->args, "no-ask") || !has_list)
         return 0;
     run->asks = (wanted || isatty(STDERR_FILENO)) && asking_open(&run->asking);
     if (run->asks)

@@ -41,9 +41,9 @@ CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]|\xc2[\x80-\x9f
 
 
 class Terminal:
-    """A command line whose controlling terminal is ours. Standard in is nothing, out is a pipe."""
+    """A command line whose controlling terminal is ours. Standard in is nothing, or it; out is a pipe."""
 
-    def __init__(self, h, *args, typed=b"", **kw):
+    def __init__(self, h, *args, typed=b"", reads=False, **kw):
         self.master, slave = pty.openpty()
         os.set_inheritable(slave, True)
         self.seen = b""
@@ -55,6 +55,8 @@ class Terminal:
             os.setsid()
             import fcntl
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+        if reads:
+            kw["stdin"] = slave
         self.p = h.start(*args, stderr=slave, preexec_fn=take, **kw)
         os.close(slave)
 
@@ -136,6 +138,17 @@ class Asks(unittest.TestCase):
         self.assertEqual(open_now, ["typed.invalid"])
         t.type(b"n")
         self.assertEqual(t.end(), (0, b"typed.invalid:443 denied\n", True))
+
+    def test_a_command_that_reads_the_terminal(self):
+        """The answer is not its input, and what is typed behind it is."""
+        t = Terminal(self.h, "run", "--", "sh", "-c", "/usr/bin/python3 try.py reads.invalid:443; read line; echo got $line",
+                     reads=True)
+        t.until(b"> deny")
+        t.until(b"\n")
+        t.type(b"n")
+        t.until(b"reads.invalid:443 was refused: deny")
+        t.type(b"hello\n")
+        self.assertEqual(t.end(), (0, b"reads.invalid:443 denied\ngot hello\n", True))
 
     def test_answered_elsewhere(self):
         t = self.run_asked(["else.invalid:443"])

@@ -189,7 +189,8 @@ class Options(unittest.TestCase):
         r = self.h.cordon("run", "--ask", "--", "touch", "asked", start_new_session=True)
         self.assertEqual((r.code, os.path.exists(self.h.work + "/asked")), (125, False), r)
         self.assertIn(b"no terminal", r.err)
-        self.assertEqual(self.h.cordon("run", "--ask", "--no-ask", "--", "true").code, 125)
+        for more in (("--no-ask",), ("-t", "open"), ("--network", "none"), ("--network", "open")):
+            self.assertEqual(self.h.cordon("run", "--ask", *more, "--", "true").code, 125, more)
 
     def test_session_new__ask(self):
         self.assertEqual(self.new("--ask")["approvals"], "ask")
