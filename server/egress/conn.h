@@ -22,6 +22,6 @@ struct verdict_in {
 };
 /* False: C no longer waits for a verdict about that request. */
 bool conn_verdict(struct conn *c, uint32_t request, const struct verdict_in *v);
-/* Allowed, and connected already: TAKE_FD is the other side. */
-void conn_given(struct conn *c, uint32_t request, int take_fd);
+/* Allowed, and connected already: TAKE_FD is the other side. False as above; FD is closed then. */
+bool conn_given(struct conn *c, uint32_t request, int take_fd);
 void conn_cut(struct conn *c); /* at once, both sides are reset */

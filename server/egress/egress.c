@@ -281,12 +281,10 @@ static int got_socket(struct egress *eg, struct unpack *u, const int *take_fds)
     if (unpack_end(u) < 0)
         return -EBADMSG;
     struct slot *slot = slot_find(eg, id);
-    if (slot != NULL) {
-        conn_given(slot->conn, request, take_fds[0]);
-        return 0;
-    }
-    fd_close(take_fds[0]);
-    verdict_orphaned(eg, id, request, EG_ALLOW);
+    if (slot == NULL)
+        fd_close(take_fds[0]);
+    if (slot == NULL || !conn_given(slot->conn, request, take_fds[0]))
+        verdict_orphaned(eg, id, request, EG_ALLOW);
     return 0;
 }
 

@@ -116,11 +116,11 @@ static void given_ready(void *arg, struct peer *p, int events)
     conn_close(c, true);
 }
 
-void conn_given(struct conn *c, uint32_t request, int take_fd)
+bool conn_given(struct conn *c, uint32_t request, int take_fd)
 {
     if (c->state != CONN_CHECKING || c->request != request) {
         fd_close(take_fd);
-        return;
+        return false;
     }
     c->owed = OWED_RESULT;
     c->state = CONN_DIALLING;
@@ -130,6 +130,7 @@ void conn_given(struct conn *c, uint32_t request, int take_fd)
         conn_close(c, true);
     else
         peer_want(c->up, UV_WRITABLE);
+    return true;
 }
 
 static bool port_is_own(const struct egress_start *start, uint16_t port)
