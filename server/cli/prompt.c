@@ -101,6 +101,11 @@ static size_t title_put(const struct prompt *p, struct str *out, const char *tit
     return n == 0 ? 1 : (n + cols - 1) / cols;
 }
 
+/* What runs inside may have left the terminal with hidden text, other characters, a scroll region
+ * or the other screen, so that the question is not seen as it is (xterm: DECSTR, SGR 0, SCS, SI).
+ */
+#define PLAIN "\033[?47l\033[!p\033[0m\033(B\017"
+
 void prompt_show(struct prompt *p, const char *note, const char *title,
                  const struct prompt_item *items, size_t n)
 {
@@ -118,7 +123,7 @@ void prompt_show(struct prompt *p, const char *note, const char *title,
         p->is_shown = tcsetattr(p->fd, TCSADRAIN, &raw) == 0;
     }
     (void)tcflush(p->fd, TCIFLUSH);
-    (void)str_puts(&out, "\r");
+    (void)str_puts(&out, p->is_dumb ? "\r" : PLAIN "\r");
     if (note) {
         line_put(&out, note, columns(p) - 1);
         (void)str_puts(&out, "\n");

@@ -60,6 +60,12 @@ static bool below_is_wide(const char *name)
            psl_is_public_suffix2(list, below, PSL_TYPE_ICANN);
 }
 
+bool host_is_shared(const char *host)
+{
+    const psl_ctx_t *list = psl_builtin();
+    return !list || psl_is_public_suffix2(list, host, PSL_TYPE_ANY);
+}
+
 static bool port_parse(const char *text, uint16_t *ret)
 {
     uint64_t port;

@@ -70,6 +70,10 @@ const struct host_entry *hostset_covers(const struct hostset *set, const struct 
 size_t hostset_count(const struct hostset *set);
 const struct host_entry *hostset_at(const struct hostset *set, size_t i);
 
+/* Do names below HOST (canonical) belong to others: a public suffix, those of the list's private
+ * part too (hosting services)? */
+bool host_is_shared(const char *host);
+
 /* A typed entry -> rule. TEXT is UTF-8. Normalises (case, one root dot, IDNA); every other spelling
  * (URL, userinfo, path, ".x", "x:*", short, octal or hex addresses, v6 without brackets, spaces,
  * ports with a sign or zeros in front) is -EINVAL with code site_invalid, the reason in detail, and

@@ -28,7 +28,7 @@ static bool may_widen(const struct ask *a, char ret[static HOST_MAX + 2])
     bool wide = true;
     (void)snprintf(ret, HOST_MAX + 2, "*.%s", a->host);
     return host_rule_parse(ret, COVERS_HOST, room, &rule, &wide, suggestion, NULL) == 0 && !wide &&
-           rule.covers == COVERS_SUBDOMAINS;
+           !host_is_shared(a->host) && rule.covers == COVERS_SUBDOMAINS;
 }
 
 json_t *ask_hosts(const struct ask *a, enum ask_answer answer)

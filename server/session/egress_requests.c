@@ -3,9 +3,11 @@
  * The answer table of the way out: cordon-egress asks for each request whether its host may be
  * reached, and tells what became of it. The decision, the counts and the audit rows are made here.
  * Its twin across the wall is egress/tell. */
+#include "base/log.h"
 #include "session/egress_parts.h"
 #include "store/traffic.h"
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -382,6 +384,7 @@ void egress_link_recheck(struct egress_link *l)
 {
     const struct host_entry *why;
     struct verdict_out v;
+    bool must_end = false;
     if (!l || l->is_closing)
         return;
     for (struct request *rq = l->requests; rq; rq = rq->next) {
@@ -392,6 +395,10 @@ void egress_link_recheck(struct egress_link *l)
             continue;
         CLEANUP(pack_done) struct pack p = {0};
         pack_u32(&p, rq->conn);
-        (void)channel_send(&l->ch, M_EG_CUT, &p, NULL, 0);
+        must_end |= channel_send(&l->ch, M_EG_CUT, &p, NULL, 0) < 0;
+    }
+    if (must_end) { /* what was taken back stays open in no case */
+        log_warn("egress.cut", "session=%s a connection could not be cut", l->s->id);
+        child_kill(&l->child, SIGKILL);
     }
 }

@@ -111,6 +111,10 @@ static void judge_unlisted(const struct session *s, enum tier tier, enum asker b
     }
     if (!may_be_held(s, tier, by))
         return;
+    if (is_own_port(s, port)) {
+        deny(out, "own_port", "Cordon's own port is refused whatever a rule says");
+        return;
+    }
     if (is_refused_literal(host)) {
         deny(out, "address_class", "an address of its class is never offered");
         (void)snprintf(out->hint, sizeof out->hint,

@@ -243,6 +243,8 @@ static int open_row(struct session *s, enum site_list list, const char *host, in
 {
     struct db *db = s->ss->deps.db;
     if (site_find(db, list, NULL, host, port, ret) == 0) {
+        if (!ret->enabled) /* the answer confirmed the host alone */
+            ret->allow_private = false;
         ret->rev += !ret->enabled;
         ret->enabled = true;
         return 1;

@@ -30,6 +30,9 @@ struct web_once { /* hosts that a person allowed once, for one call */
 struct web_kept { /* of a call that was answered with 202 */
     struct web_kept *next;
     char ask_id[ID_MAX];
+    char *what; /* its URL or query: the permissions are for that call alone */
+    char host[HOST_MAX];
+    uint16_t port; /* the hop that waited */
     struct web_once once;
 };
 struct web_call {

@@ -69,6 +69,17 @@ static void once_add(struct web_call *c)
     o->n++;
 }
 
+static const char *what_of(const struct web_call *c)
+{
+    return c->url ? c->url : c->query;
+}
+
+static void kept_free(struct web_kept *k)
+{
+    free(k->what);
+    free(k);
+}
+
 /* A call that was answered with 202 begins anew when its client asks again: what it was allowed
  * once until then waits for it under the id of the ask. */
 static void once_keep(struct web_call *c)
@@ -79,27 +90,38 @@ static void once_keep(struct web_call *c)
     struct web_kept *k = calloc(1, sizeof *k);
     if (!k)
         return;
+    k->what = strdup(what_of(c));
+    if (!k->what) {
+        kept_free(k);
+        return;
+    }
     k->once = c->once;
+    k->port = c->hop.port;
+    memcpy(k->host, c->hop.host, sizeof k->host);
     memcpy(k->ask_id, c->wait.ask_id, sizeof k->ask_id);
     k->next = s->web_kept;
     s->web_kept = k;
     unsigned n = 1;
     for (; k->next; k = k->next)
         if (++n > WEB_CALLS_MAX) {
-            free(TAKE(k->next)); /* the oldest: it is the last, as one comes at a time */
+            kept_free(TAKE(k->next)); /* the oldest: it is the last, as one comes at a time */
             break;
         }
 }
 
+/* The hop that waited is judged first: until it is answered, nothing is asked of the hosts before
+ * it again, or one `once` would be good for any number of requests. */
 void web_once_take(struct web_call *c, const char *ask_id)
 {
     for (struct web_kept **at = &c->s->web_kept; *at; at = &(*at)->next) {
         struct web_kept *k = *at;
-        if (strcmp(k->ask_id, ask_id) != 0)
+        if (strcmp(k->ask_id, ask_id) != 0 || strcmp(k->what, what_of(c)) != 0)
             continue;
         c->once = k->once;
+        c->hop.port = k->port;
+        memcpy(c->hop.host, k->host, sizeof c->hop.host);
         *at = k->next;
-        free(k);
+        kept_free(k);
         return;
     }
 }
@@ -109,7 +131,7 @@ void web_kept_free(struct session *s)
     while (s->web_kept) {
         struct web_kept *k = s->web_kept;
         s->web_kept = k->next;
-        free(k);
+        kept_free(k);
     }
 }
 
@@ -214,8 +236,12 @@ int web_first_check(struct web_call *c, struct err *err)
     char target[HOST_MAX + 10];
     struct verdict_out v;
     hop_judge(c, &v);
-    if (v.verdict == EG_ALLOW)
-        return hop_go(c, err);
+    if (v.verdict == EG_ALLOW) {
+        int r = hop_go(c, err);
+        if (r < 0)
+            web_audit(c, OUTCOME_ERROR, err->code);
+        return r;
+    }
     if (v.verdict == EG_HOLD && hop_hold(c, &v))
         return 0;
     host_port_text(c->hop.host, c->hop.port, target);
@@ -231,6 +257,8 @@ void web_call_waited(struct web_call *c)
         return;
     json_t *json = json_pack("{s:s, s:s}", "state", "waiting", "ask_id", c->wait.ask_id);
     struct web_answer a = {.status = 202, .json = json};
+    if (c->is_started) /* what went out before this hop */
+        web_audit(c, OUTCOME_REFUSED, "waiting");
     once_keep(c);
     c->is_held = false;
     ask_leave(&c->wait, true);

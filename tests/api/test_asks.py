@@ -153,7 +153,7 @@ class Asks(ApiTest):
         self.assertEqual(self.reach(s, "wide.invalid:443", "a.wide.invalid:443", "a.wide.invalid:80", "b.invalid:443")[0],
                          [502, 502, 403, 403])
         # No wildcard is offered above a public suffix, or for an address.
-        for host in ("com", "co.uk", "203.0.113.9", "2001:db8::9"):
+        for host in ("com", "co.uk", "github.io", "203.0.113.9", "2001:db8::9"):
             typed = f"[{host}]" if ":" in host else host
             self.assertEqual(self.ask(s, typed)["answers"][0]["hosts"], [host])
 

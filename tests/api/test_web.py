@@ -466,6 +466,22 @@ class Asked(Web):
         self.post(s, url, 202, wait_ms=0, ask_id=second)  # all of it is spent
         self.assertEqual([p for h, p in self.far.paths() if h == "other.test"], ["/json"])
 
+    def test_once_is_one_request_however_often_the_call_comes_back(self):
+        s = self.session()
+        url = "http://web.test/to?http%3A%2F%2Fother.test%2Fjson"
+        first = self.post(s, url, 202, wait_ms=0)["ask_id"]
+        self.decide(first, "once")
+        second = self.post(s, url, 202, wait_ms=0, ask_id=first)["ask_id"]
+        for _ in range(3):
+            self.assertEqual(self.post(s, url, 202, wait_ms=0, ask_id=second)["ask_id"], second)
+        self.assertNotEqual(self.post(s, "http://web.test/json?more", 202, wait_ms=0, ask_id=second)["ask_id"], second)
+        self.assertEqual(len([p for h, p in self.far.paths() if h == "web.test"]), 1)
+        rows = self.c.items(f"/v1/audit?action=web.called&session={s['id']}")
+        self.assertEqual([(r["target"], r["outcome"]) for r in rows], [(url, "refused")])
+        self.decide(second, "deny")
+        self.assertEqual(self.post(s, url, 403, ask_id=second)["code"], "ask_denied")
+        self.assertEqual(len([p for h, p in self.far.paths() if h == "web.test"]), 1)
+
     def test_search_is_asked_about(self):
         s = self.session()
         w = self.post(s, "one two", 202, "search", provider="duckduckgo", wait_ms=0)
