@@ -159,10 +159,9 @@ static int await_key(struct asking *q, const char *id, int signal_fd, char state
 static void question(const json_t *ask, struct str *ret)
 {
     const json_t *subject = json_object_get(ask, "subject");
-    const char *host = json_text(subject, "host");
-    bool is_v6 = strchr(host, ':') != NULL;
-    (void)str_printf(ret, "cordon: %s%s%s:%lld %s", is_v6 ? "[" : "", host, is_v6 ? "]" : "",
-                     (long long)json_int(subject, "port"),
+    char target[CLI_TARGET];
+    cli_target(subject, target);
+    (void)str_printf(ret, "cordon: %s %s", target,
                      json_int(ask, "waiting") > 0 ? "waits for an answer" : "was refused");
 }
 

@@ -2,8 +2,9 @@
  * terminal is asked, and the answer goes to the daemon. While a question stands, the command's
  * output and the terminal's input wait; the command itself does not.
  *
- *     asking_open(&q, cli, "/v1/sessions/ses_…");      // false: there is nobody to ask
- *     asking_frame(&q, frame);                         // of the output: kinds ask and blocked
+ *     q.client = …; q.session_path = "/v1/sessions/ses_…";
+ *     asking_open(&q);                                 // false: there is nobody to ask
+ *     asking_frame(&q, frame, signal_fd);              // of the output: kinds ask and blocked
  *     asking_close(&q); */
 #pragma once
 #include "cli/client.h"

@@ -53,15 +53,14 @@ static json_t *collect(struct cli *cli, const struct args *a, struct err *err)
 
 static void print_ask(const json_t *ask)
 {
-    CLEANUP(str_done) struct str target = {0};
+    char target[CLI_TARGET];
     const json_t *subject = json_object_get(ask, "subject");
     const json_t *evidence = json_object_get(ask, "evidence");
-    const char *host = json_text(subject, "host"), *answer = json_text(ask, "answer");
-    (void)str_printf(&target, strchr(host, ':') ? "[%s]:%lld" : "%s:%lld", host,
-                     (long long)json_int(subject, "port"));
+    const char *answer = json_text(ask, "answer");
+    cli_target(subject, target);
     cli_column(json_text(ask, "id"), 30);
     cli_column(answer[0] ? answer : json_text(ask, "state"), 10);
-    cli_column(str_c(&target), 36);
+    cli_column(target, 36);
     cli_column(json_text(ask, "requested_by"), 10);
     printf("%s %-4lld ", json_bool(evidence, "blocked") ? "blocked" : "not-tried",
            (long long)json_int(evidence, "count"));

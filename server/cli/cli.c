@@ -173,6 +173,13 @@ void cli_column(const char *text, int width)
     printf("%-*s ", width, str_c(&line));
 }
 
+void cli_target(const json_t *object, char ret[static CLI_TARGET])
+{
+    char host[HOST_MAX];
+    (void)snprintf(host, sizeof host, "%s", json_text(object, "host"));
+    host_port_text(host, (uint16_t)json_int(object, "port"), ret);
+}
+
 const char *json_text(const json_t *object, const char *member)
 {
     const char *s = json_string_value(json_object_get(object, member));

@@ -17,6 +17,7 @@
 #include "cli/args.h"
 #include "cli/client.h"
 #include "cli/places.h"
+#include "wire/host.h"
 #include <jansson.h>
 
 /* Exit codes, as README and man cordon have them. */
@@ -57,6 +58,10 @@ void cli_print(const char *text);
 void cli_print_json(const json_t *doc);
 /* A column of WIDTH and a space behind; NULL prints "-". */
 void cli_column(const char *text, int width);
+
+/* "host:port" of an object with these members; an IPv6 address stands in brackets. */
+#define CLI_TARGET (HOST_MAX + 10)
+void cli_target(const json_t *object, char ret[static CLI_TARGET]);
 
 const char *json_text(const json_t *object, const char *member); /* "" when no string */
 int64_t json_int(const json_t *object, const char *member);

@@ -223,13 +223,15 @@ static void tell_blocked(const json_t *result)
     json_t *b;
     json_array_foreach(json_object_get(result, "blocked"), i, b)
     {
-        const char *host = json_text(b, "host"), *reason = json_text(b, "reason");
-        long long port = json_int(b, "port"), count = json_int(b, "count");
+        char target[CLI_TARGET];
+        const char *reason = json_text(b, "reason");
+        long long count = json_int(b, "count");
+        cli_target(b, target);
         if (strcmp(reason, "not_listed") == 0)
-            cli_note("refused: %s:%lld is not listed (%lld times); allow it with --allow %s:%lld",
-                     host, port, count, host, port);
+            cli_note("refused: %s is not listed (%lld times); allow it with --allow %s", target,
+                     count, target);
         else
-            cli_note("refused: %s:%lld (%s, %lld times)", host, port, reason, count);
+            cli_note("refused: %s (%s, %lld times)", target, reason, count);
     }
 }
 

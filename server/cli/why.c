@@ -120,12 +120,9 @@ static int64_t times(const json_t *result, const char *target)
     json_t *b;
     json_array_foreach(json_object_get(result, "blocked"), i, b)
     {
-        CLEANUP(str_done) struct str text = {0};
-        const char *host = json_text(b, "host");
-        bool is_v6 = strchr(host, ':') != NULL;
-        (void)str_printf(&text, "%s%s%s:%lld", is_v6 ? "[" : "", host, is_v6 ? "]" : "",
-                         (long long)json_int(b, "port"));
-        if (strcmp(str_c(&text), target) == 0)
+        char text[CLI_TARGET];
+        cli_target(b, text);
+        if (strcmp(text, target) == 0)
             return json_int(b, "count");
     }
     return 0;

@@ -1,9 +1,9 @@
 /* What one client connection is made of: shared by the files below, and by nobody else.
  *
- * door_http.c, door_socks.c a request, to the question · upstream.c the verdict, the dial, the
- * socket behind it · tunnel.c bytes both ways · hello.c the TLS name within · exchange.c plain
- * HTTP, request and response · answer.c our own answers, the end behind them · tell.c what the
- * daemon is asked and told · conn.c its life.
+ * door_http.c, door_socks.c, door_redirect.c, door_port.c a request, to the question · upstream.c
+ * the verdict, the dial, the socket behind it · tunnel.c bytes both ways · hello.c the TLS name
+ * within · exchange.c plain HTTP, request and response · answer.c our own answers, the end behind
+ * them · tell.c what the daemon is asked and told · conn.c its life.
  *
  * A further door is a further door_*.c: it fills in "the present request", calls request_check(),
  * and has its row in answer.c (how a refusal is said) and tunnel.c (how "opened" is said). */

@@ -48,11 +48,11 @@ struct ask_wait {
      * here. Allowed by `once`, v->reason is "once": it holds for this request alone, and no site
      * covers it. */
     void (*over)(struct ask_wait *w, const struct verdict_out *v);
+    char ask_id[ID_MAX]; /* of the ask it was held by last; for the 202 */
     /* internal */
     struct ask *ask; /* NULL: does not wait */
     struct ask_wait *next;
     enum asker by;
-    char ask_id[ID_MAX]; /* of the ask it was held by last */
 };
 /* W waits for the answer, with the one open ask of host:port, which is made if there is none. host
  * is canonical, port not 0. Does not call W->over. *V becomes EG_HOLD; or, when it cannot wait (too

@@ -4,8 +4,10 @@
  * generation.c one sandbox of it, proof_run.c its proof · renewal.c a new sandbox takes over ·
  * ending.c the end · warnings.c what is not as asked for · sites.c own sites, site_sets.c the
  * matchers · asks.c, ask_answer.c, ask_json.c questions to a person · session_json.c the resource ·
- * runner_link, egress_link the two children · command*.c, output.c, files.c what is done inside ·
- * status.c, preview.c the machine. */
+ * runner_link, egress_link the two children, egress_requests.c what the egress asks ·
+ * egress_verdict.c may host:port · way_out.c, via.c, ports.c, blocked.c the network · web*.c,
+ * search.c the web tools · command*.c, output.c, files.c what is done inside · status.c, preview.c
+ * the machine. */
 #pragma once
 #include "base/clock.h"
 #include "base/fd.h"

@@ -38,7 +38,6 @@ int order_get_join(struct unpack *u,
                    struct join *ret); /* -EBADMSG; paths checked for canonical form */
 
 #define ORDER_JOINS_MAX 512
-#define ORDER_DOORS_MAX 4
 /* The head of an order, before its joins. */
 struct order_head {
     uint32_t ppid; /* the daemon's, to see whether it died before the parent-death signal was set */

@@ -6,14 +6,13 @@ import pty
 import re
 import select
 import signal
-import subprocess
 import sys
 import termios
 import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.environ["CORDON_SOURCE"], "tests/lib"))
-from cordon_test.cli import Home, wait_for
+from cordon_test.cli import Home
 
 # Inside: CONNECT to each host in turn, again until it is open (502, as .invalid is never resolved, RFC 6761) or
 # denied; "HOST STATUS" a line.

@@ -25,12 +25,14 @@ finish() {
     exit "$failed"
 }
 
-# as_user LABEL…: the Python tests of the labels, as an ordinary uid that has no passwd entry and a
+# as_user BUILD LABEL…: the Python tests of the labels, with the programs of build/BUILD, as an ordinary uid that has no passwd entry and a
 # home of its own. ctest itself would write into the build folder, so the programs are run directly;
 # where the clone cannot be read by others (it lies in root's home) they run from a copy. Two at
 # once, but for `wall`, whose programs look at what is left in /tmp.
 as_user() {
-    local uid=20001 source=$top bin=$top/build/debug/bin base label at_once last n bad
+    local uid=20001 source=$top bin=$top/build/$1/bin sanitize= base label at_once last n bad
+    [ "$1" != asan ] || sanitize=address,undefined
+    shift
     base=$(mktemp -d /tmp/tests-of-cordon-XXXXXX) || return 1
     chmod 755 "$base"
     mkdir "$base/results" "$base/record"
@@ -42,7 +44,7 @@ as_user() {
         source=$base/source bin=$base/bin
         chmod -R a+rX "$base/source" "$base/bin"
     fi
-    export uid source bin base
+    export uid source bin base sanitize
     export -f as_user_one
     for label; do
         at_once=$jobs
@@ -71,7 +73,7 @@ as_user_one() { # FILE
     chown -R "$uid:$uid" "$home/home" "$home/tmp"
     (cd "$home/home" && setpriv --reuid "$uid" --regid "$uid" --clear-groups --inh-caps=-all \
         env -u XDG_RUNTIME_DIR HOME="$home/home" TMPDIR="$home/tmp" USER= LOGNAME= \
-        CORDON_BIN="$bin" CORDON_SOURCE="$source" CORDON_SANITIZE= CORDON_RECORD="$base/record" \
+        CORDON_BIN="$bin" CORDON_SOURCE="$source" CORDON_SANITIZE="$sanitize" CORDON_RECORD="$base/record" \
         PYTHONDONTWRITEBYTECODE=1 \
         timeout 600 /usr/bin/python3 "$1") >"$log" 2>&1
     r=$?

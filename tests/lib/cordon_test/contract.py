@@ -10,7 +10,6 @@ import urllib.parse
 import jsonschema
 
 SOURCE = os.environ.get("CORDON_SOURCE", "")
-METHODS = ("get", "put", "post", "delete", "patch")
 
 
 class Contract:

@@ -6,7 +6,6 @@
     eg.checks, eg.results, eg.closed, eg.refused: what it told, in order, as tuples
 """
 import os
-import resource
 import socket
 import struct
 import subprocess
@@ -59,10 +58,6 @@ def rules(landlock=True, paths=RESOLVER_FILES, limits=(), bpf=b""):
     for what, soft, hard in limits:
         out += struct.pack("<IQQ", what, soft, hard)
     return out + put_bytes(bpf)
-
-
-LIMITS = ((resource.RLIMIT_NOFILE, 4096, 4096), (resource.RLIMIT_CORE, 0, 0),
-          (resource.RLIMIT_FSIZE, 0, 0))
 
 
 def daemon_rules():
