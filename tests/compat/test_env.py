@@ -11,14 +11,14 @@ from box import BIN, Box, Session, need
 MARK = "MARKofTHEhost"
 HOOKS = ("LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT BASH_ENV ENV PROMPT_COMMAND IFS NODE_OPTIONS NODE_PATH PYTHONSTARTUP "
          "PYTHONPATH PYTHONHOME PERL5OPT PERL5LIB RUBYOPT RUBYLIB JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS "
-         "GIT_DIR GIT_WORK_TREE GIT_SSH GIT_SSH_COMMAND GIT_ASKPASS SSH_ASKPASS GIT_EXEC_PATH GIT_CONFIG_GLOBAL "
+         "GIT_DIR GIT_WORK_TREE GIT_SSH GIT_ASKPASS SSH_ASKPASS GIT_EXEC_PATH GIT_CONFIG_GLOBAL "
          "GIT_CONFIG_COUNT GIT_EDITOR EDITOR VISUAL PAGER GIT_PAGER LESSOPEN MAKEFLAGS CMAKE_TOOLCHAIN_FILE RUSTC_WRAPPER "
          "CARGO_HOME GOFLAGS CC npm_config_prefix PIP_INDEX_URL DOCKER_HOST KUBECONFIG").split()
 SOCKETS = ("SSH_AUTH_SOCK SSH_AGENT_PID GPG_AGENT_INFO GNOME_KEYRING_CONTROL DBUS_SESSION_BUS_ADDRESS DISPLAY "
            "WAYLAND_DISPLAY XAUTHORITY XDG_RUNTIME_DIR XDG_SESSION_ID TMUX STY SUDO_USER").split()
 LOGINS = ("GITHUB_TOKEN GH_TOKEN AWS_SECRET_ACCESS_KEY AWS_ACCESS_KEY_ID AWS_PROFILE NPM_TOKEN OPENAI_KEY my_api_key "
           "MyPassword DB_PASSWD CLIENT_SECRET Some_Credential BASIC_AUTH LC_apiKey LC_TOKEN LC_x_auth CORDON_TOKEN").split()
-PROXIES = "HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy NO_PROXY".split()
+SET_ANEW = "GIT_SSH_COMMAND HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy NO_PROXY".split()
 
 
 def variables(done):
@@ -31,7 +31,7 @@ class OfTheCaller(unittest.TestCase):
     def setUpClass(cls):
         cls.box = Box()
         cls.addClassCleanup(cls.box.close)
-        dirty = {name: f"/{MARK}/{name}" for name in HOOKS + SOCKETS + LOGINS + PROXIES if name != "XDG_RUNTIME_DIR"}
+        dirty = {name: f"/{MARK}/{name}" for name in HOOKS + SOCKETS + LOGINS + SET_ANEW if name != "XDG_RUNTIME_DIR"}
         for name in ("LD_PRELOAD", "LD_AUDIT"):  # the loader would say so on each start
             dirty[name] = ""
         dirty.update(IFS=" ", GIT_CONFIG_COUNT="0")
@@ -53,7 +53,7 @@ class OfTheCaller(unittest.TestCase):
                 self.assertIn(name, bare)
                 self.assertNotIn(name, inside)
         self.assertEqual([v for v in inside.values() if MARK in v], [])
-        for name in PROXIES:  # set, to the session's own door
+        for name in SET_ANEW:  # set, to the session's own
             self.assertNotIn(MARK, inside[name])
 
     def test_language_terminal_and_time_pass(self):
