@@ -208,7 +208,10 @@ class Asks(unittest.TestCase):
         # What is granted stands last above the menu, and in full.
         self.assertIn(b"...\r\ncordon: evil2.invalid:443 was refused\r\n  session", shown)
         self.assertNotIn(b"\n[allowed]", shown)
-        self.assertIsNone(CONTROL.search(shown), shown)
+        # Before it the terminal is made plain: no hidden text, other characters, scroll region or screen.
+        plain = b"\x1b[?47l\x1b[!p\x1b[0m\x1b(B\x0f\rcordon: the agent says"
+        self.assertIn(plain, shown)
+        self.assertIsNone(CONTROL.search(shown.replace(plain, b"")), shown)
         listed = self.h.cordon("asks", "list").out
         self.assertIn(rb"\x0d\x1b[2K\x1b[8m", listed)
         self.assertEqual((listed.count(b"\n"), CONTROL.search(listed), listed.count(b"\x1b")), (1, None, 0))
