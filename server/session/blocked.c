@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define BLOCKED_UNSAID_MAX 256
+
 void session_refusals_said(struct session *s)
 {
     if (s->n_refusals_unsaid > 0)
@@ -104,6 +106,25 @@ void command_asked(struct command *c, const char *ask_id, const char *host, uint
                           "port", (int)port));
 }
 
+static void blocked_say(struct command *c, struct blocked_host *b)
+{
+    struct blocked_row row = {.session_id = c->session->id,
+                              .command_id = c->id,
+                              .host = b->host,
+                              .reason = b->reason,
+                              .port = b->port,
+                              .times = b->unsaid};
+    if (b->unsaid > 0)
+        (void)blocked_count(c->session->ss->deps.db, &row, NULL);
+    b->unsaid = 0;
+}
+
+void command_blocked_said(struct command *c)
+{
+    for (size_t i = 0; i < c->n_blocked; i++)
+        blocked_say(c, &c->blocked[i]);
+}
+
 void command_blocked(struct command *c, const char *host, uint16_t port, const char *reason,
                      const char *rule, const char *hint)
 {
@@ -115,10 +136,8 @@ void command_blocked(struct command *c, const char *host, uint16_t port, const c
         b->hint = strdup(hint);
         note_blocked(c, host, port, reason); /* once a host: a busy retry fills no spool */
     }
-    struct blocked_row row = {.session_id = c->session->id,
-                              .command_id = c->id,
-                              .host = host,
-                              .reason = reason,
-                              .port = port};
-    (void)blocked_count(c->session->ss->deps.db, &row, NULL);
+    /* A flood, seen by each command that runs, must not keep the daemon busy with writing. */
+    b->unsaid++;
+    if (c->session->n_refusals < REFUSALS_A_MINUTE || b->unsaid >= BLOCKED_UNSAID_MAX)
+        blocked_say(c, b);
 }

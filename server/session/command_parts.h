@@ -17,7 +17,7 @@ struct blocked_host {
     uint16_t port;
     char reason[24];
     char *rule, *hint;
-    uint64_t count;
+    uint64_t count, unsaid; /* in all, and those of them that the store does not have yet */
 };
 struct command_result {
     bool is_signaled;
@@ -86,7 +86,8 @@ struct command {
     char asked_id[ID_MAX]; /* of the ask that was told last in its output */
     json_t *output_counts; /* once the spool is closed */
 };
-void command_unlist(struct command *c); /* may free it */
+void command_unlist(struct command *c);       /* may free it */
+void command_blocked_said(struct command *c); /* the store gets what it does not have yet */
 
 int command_record_start(struct command *c); /* committed, or it must not start */
 /* What follows events is told: created, or its state is another. */

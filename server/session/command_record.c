@@ -106,6 +106,7 @@ void command_record_end(struct command *c)
     struct db *db = c->session->ss->deps.db;
     char target[TARGET_BYTES];
     struct written w;
+    command_blocked_said(c);
     put_target(c, target);
     struct audit_entry e = row(c, "command.ended", target);
     e.take_after = ended_after(c);

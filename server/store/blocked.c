@@ -15,9 +15,9 @@
 
 static const char SQL_ADD[] =
     "INSERT INTO blocked (session_id, command_id, host, port, reason, count, first_at, last_at)"
-    " VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?6)"
+    " VALUES (?1, ?2, ?3, ?4, ?5, ?7, ?6, ?6)"
     " ON CONFLICT (session_id, command_id, host, port, reason)"
-    " DO UPDATE SET count = count + 1, last_at = excluded.last_at RETURNING count";
+    " DO UPDATE SET count = count + ?7, last_at = excluded.last_at RETURNING count";
 static const char SQL_COUNT[] =
     "SELECT count(*) FROM blocked WHERE session_id = ?1 AND command_id = ?2";
 static const char SQL_CUT[] =
@@ -76,8 +76,10 @@ int blocked_count(struct db *db, const struct blocked_row *row, int64_t *ret_cou
     bind_int(st, 4, row->port);
     bind_text(st, 5, row->reason);
     bind_int(st, 6, clock_wall_ms());
+    int64_t times = row->times ? (int64_t)row->times : 1;
+    bind_int(st, 7, times);
     int64_t count = db_step(st) > 0 ? col_int(st, 0) : 0;
-    bool is_new = count == 1;
+    bool is_new = count == times;
     if (ret_count)
         *ret_count = count;
     r = db_run(db, st);

@@ -11,8 +11,9 @@
 struct blocked_row {
     const char *session_id, *command_id /* or NULL */, *host, *reason;
     uint16_t port;
+    uint64_t times; /* how many it stands for; 0 is one */
 };
-/* Adds one; *ret_count (may be NULL) is then how many there were. */
+/* Adds them; *ret_count (may be NULL) is then how many there were. */
 int blocked_count(struct db *db, const struct blocked_row *row, int64_t *ret_count);
 
 struct blocked_query {

@@ -53,6 +53,24 @@ class Blocked(ApiTest):
         self.assertEqual(self.agent(s, "read").items(at), rows)
         self.agent(self.session(), "read").problem(404, "not_found", "GET", at)
 
+    def test_a_flood_is_counted_in_full(self):
+        """More than are written one by one in a minute: the records of commands have them all at the end."""
+        s = self.session()
+        waits = self.start(s, "exec sleep 600")
+        n = 1300
+        script = ("import socket\nfor i in range(%d):\n    s = socket.create_connection(('127.0.0.1', 7410))\n"
+                  "    s.sendall(b'CONNECT flood.example:443 HTTP/1.1\\r\\nHost: flood.example:443\\r\\n\\r\\n')\n"
+                  "    assert b' 403 ' in s.recv(100)\n    s.close()\n" % n)
+        c = self.run_in(s, argv=["python3", "-c", script])
+        self.assertEqual((c["result"]["exit_code"], [b["count"] for b in c["result"]["blocked"]]), (0, [n]))
+        at = f"/v1/sessions/{s['id']}/blocked"
+        self.assertEqual([b["count"] for b in self.c.items(at)], [n])
+        self.assertEqual([b["count"] for b in self.c.items(f"{at}?command={c['id']}")], [n])
+        self.c.call("POST", self.at(waits) + "/stop", {"grace_ms": 0}, 202)
+        waits = self.c.call("GET", self.at(waits) + "?wait_ms=10000")
+        self.assertEqual([b["count"] for b in waits["result"]["blocked"]], [n])
+        self.assertEqual([b["count"] for b in self.c.items(f"{at}?command={waits['id']}")], [n])
+
     def test_of_all_sessions_and_by_host(self):
         first, second = self.session(), self.session()
         for s in (first, second):

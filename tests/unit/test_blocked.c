@@ -7,7 +7,7 @@
 static void block(struct db *db, const char *session, const char *command, const char *host,
                   uint16_t port, const char *reason)
 {
-    struct blocked_row row = {session, command, host, reason, port};
+    struct blocked_row row = {session, command, host, reason, port, 0};
     assert_int_equal(blocked_count(db, &row, NULL), 0);
 }
 
@@ -54,7 +54,7 @@ static void tick(void)
 static void is_counted(void **state)
 {
     struct db *db = ((struct place *)*state)->db;
-    struct blocked_row row = {"ses_1", NULL, "h.test", "not_listed", 443};
+    struct blocked_row row = {"ses_1", NULL, "h.test", "not_listed", 443, 0};
     char next[BLOCKED_CURSOR];
     json_t *items = NULL, *item;
     size_t i;
