@@ -218,7 +218,7 @@ static void blocked_of_before(void **state)
     assert_string_equal(last, "");
     assert_int_equal(json_integer_value(json_object_get(json_array_get(items, 0), "count")), 4);
     json_decref(items);
-    struct blocked_row row = {"ses_1", NULL, "old.test", "not_listed", 443};
+    struct blocked_row row = {"ses_1", NULL, "old.test", "not_listed", 443, 0};
     int64_t n = 0;
     assert_int_equal(blocked_count(p.db, &row, &n), 0);
     assert_int_equal(n, 5);
