@@ -54,9 +54,8 @@ class TomlTest(unittest.TestCase):
     def test_the_list_for_1_0(self):
         listing = os.path.join(TESTS, "files-toml-1.0.0")
         if not os.path.exists(listing):
-            print("toml-test: 0 files, as CORDON_CORPORA is not there")
-            self.assertNotEqual(os.environ.get("CI"), "true", "the corpora must be there")
-            return
+            self.assertNotIn("CORDON_CORPORA", os.environ, "it names no folder with toml-test")
+            self.skipTest("toml-test: 0 files ran, as the corpora are not beside this tree")
         with open(listing) as f:
             names = [n.strip() for n in f if n.strip().endswith(".toml")]
         wrong = []
