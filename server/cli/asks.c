@@ -25,30 +25,14 @@ const struct option ASKS_DENY_OPTIONS[] = {NOTE_OPTION, JSON_OPTION, {NULL, 0, N
 
 static json_t *collect(struct cli *cli, const struct args *a, struct err *err)
 {
-    CLEANUP(json_decrefp) json_t *items = json_array();
-    CLEANUP(str_done) struct str cursor = {0};
-    for (;;) {
-        CLEANUP(str_done) struct str path = {0};
-        CLEANUP(json_decrefp) json_t *page = NULL;
-        (void)str_puts(&path, "/v1/asks?limit=500");
-        if (!args_has(a, "all"))
-            (void)str_puts(&path, "&state=open");
-        if (args_has(a, "session")) {
-            (void)str_puts(&path, "&session=");
-            (void)url_put(&path, args_value(a, "session", 0));
-        }
-        if (cursor.len) {
-            (void)str_puts(&path, "&cursor=");
-            (void)url_put(&path, cursor.data);
-        }
-        if (cli_call(cli, "GET", str_c(&path), NULL, &page, err) < 0)
-            return NULL;
-        json_array_extend(items, json_object_get(page, "items"));
-        str_clear(&cursor);
-        (void)str_puts(&cursor, json_text(page, "next_cursor"));
-        if (!cursor.len)
-            return TAKE(items);
+    CLEANUP(str_done) struct str path = {0};
+    bool all = args_has(a, "all");
+    (void)str_puts(&path, all ? "/v1/asks" : "/v1/asks?state=open");
+    if (args_has(a, "session")) {
+        (void)str_puts(&path, all ? "?session=" : "&session=");
+        (void)url_put(&path, args_value(a, "session", 0));
     }
+    return cli_collect(cli, str_c(&path), err);
 }
 
 static void print_ask(const json_t *ask)

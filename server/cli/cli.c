@@ -173,6 +173,27 @@ void cli_column(const char *text, int width)
     printf("%-*s ", width, str_c(&line));
 }
 
+json_t *cli_collect(struct cli *cli, const char *path, struct err *err)
+{
+    CLEANUP(json_decrefp) json_t *items = json_array();
+    CLEANUP(str_done) struct str cursor = {0};
+    do {
+        CLEANUP(str_done) struct str page_path = {0};
+        CLEANUP(json_decrefp) json_t *page = NULL;
+        (void)str_printf(&page_path, "%s%climit=500", path, strchr(path, '?') ? '&' : '?');
+        if (cursor.len) {
+            (void)str_puts(&page_path, "&cursor=");
+            (void)url_put(&page_path, cursor.data);
+        }
+        if (cli_call(cli, "GET", str_c(&page_path), NULL, &page, err) < 0)
+            return NULL;
+        json_array_extend(items, json_object_get(page, "items"));
+        str_clear(&cursor);
+        (void)str_puts(&cursor, json_text(page, "next_cursor"));
+    } while (cursor.len);
+    return TAKE(items);
+}
+
 void cli_target(const json_t *object, char ret[static CLI_TARGET])
 {
     char host[HOST_MAX];

@@ -59,6 +59,9 @@ void cli_print_json(const json_t *doc);
 /* A column of WIDTH and a space behind; NULL prints "-". */
 void cli_column(const char *text, int width);
 
+/* All pages of the list at PATH, which may have a query; a new array, NULL with ERR. */
+json_t *cli_collect(struct cli *cli, const char *path, struct err *err);
+
 /* "host:port" of an object with these members; an IPv6 address stands in brackets. */
 #define CLI_TARGET (HOST_MAX + 10)
 void cli_target(const json_t *object, char ret[static CLI_TARGET]);

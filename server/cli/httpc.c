@@ -27,39 +27,40 @@ static int start(struct httpc *h, int take_fd)
     return 0;
 }
 
+static int open_at(struct httpc *h, const void *sa, socklen_t n)
+{
+    int fd = socket(((const struct sockaddr *)sa)->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    int r = connect(fd, sa, n) < 0 ? -errno : fd_nonblock(fd, true);
+    if (r < 0) {
+        fd_close(fd);
+        return r;
+    }
+    return start(h, fd);
+}
+
 int httpc_open_unix(struct httpc *h, const char *path)
 {
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof sa.sun_path)
         return -ENAMETOOLONG;
     memcpy(sa.sun_path, path, strlen(path) + 1);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    int r = connect(fd, (struct sockaddr *)&sa, sizeof sa) < 0 ? -errno : fd_nonblock(fd, true);
-    if (r < 0) {
-        fd_close(fd);
-        return r;
-    }
-    start(h, fd);
-    snprintf(h->host, sizeof h->host, "localhost");
-    return 0;
+    int r = open_at(h, &sa, sizeof sa);
+    if (r == 0)
+        snprintf(h->host, sizeof h->host, "localhost");
+    return r;
 }
 
 int httpc_open_tcp(struct httpc *h, uint16_t port)
 {
     struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int on = 1;
     sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
-    if (fd < 0)
-        return -errno;
-    int r = connect(fd, (struct sockaddr *)&sa, sizeof sa) < 0 ? -errno : fd_nonblock(fd, true);
-    if (r < 0) {
-        fd_close(fd);
+    int r = open_at(h, &sa, sizeof sa);
+    if (r < 0)
         return r;
-    }
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    start(h, fd);
+    (void)setsockopt(h->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     snprintf(h->host, sizeof h->host, "127.0.0.1:%u", (unsigned)port);
     return 0;
 }

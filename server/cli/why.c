@@ -8,28 +8,6 @@ const struct option BLOCKED_OPTIONS[] = {{"json", 0, NULL, "print JSON", 0},
                                          {NULL, 0, NULL, NULL, 0}};
 const struct option WHY_OPTIONS[] = {{"json", 0, NULL, "print JSON", 0}, {NULL, 0, NULL, NULL, 0}};
 
-/* All pages of PATH, which has no query yet. A new array. */
-static json_t *collect(struct cli *cli, const char *path, struct err *err)
-{
-    CLEANUP(json_decrefp) json_t *items = json_array();
-    CLEANUP(str_done) struct str cursor = {0};
-    do {
-        CLEANUP(str_done) struct str page_path = {0};
-        CLEANUP(json_decrefp) json_t *page = NULL;
-        (void)str_printf(&page_path, "%s?limit=500", path);
-        if (cursor.len) {
-            (void)str_puts(&page_path, "&cursor=");
-            (void)url_put(&page_path, cursor.data);
-        }
-        if (cli_call(cli, "GET", str_c(&page_path), NULL, &page, err) < 0)
-            return NULL;
-        json_array_extend(items, json_object_get(page, "items"));
-        str_clear(&cursor);
-        (void)str_puts(&cursor, json_text(page, "next_cursor"));
-    } while (cursor.len);
-    return TAKE(items);
-}
-
 static void number_column(int64_t n, int width)
 {
     char text[24];
@@ -59,7 +37,7 @@ int blocked_command(struct cli *cli, struct args *a)
     if (a->n_args)
         (void)url_put(&path, a->args[0]);
     (void)str_puts(&path, "/blocked");
-    items = collect(cli, str_c(&path), &err);
+    items = cli_collect(cli, str_c(&path), &err);
     if (!items)
         return cli_fail(&err);
     if (args_has(a, "json")) {
@@ -87,7 +65,7 @@ static json_t *command_of(struct cli *cli, const char *session_id, const char *i
 /* A command's id does not name its session, the newest of which are asked first. */
 static json_t *command_find(struct cli *cli, const char *id, struct err *err)
 {
-    CLEANUP(json_decrefp) json_t *sessions = collect(cli, "/v1/sessions", err);
+    CLEANUP(json_decrefp) json_t *sessions = cli_collect(cli, "/v1/sessions", err);
     size_t i;
     json_t *s;
     if (!sessions)

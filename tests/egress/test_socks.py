@@ -12,7 +12,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
 from cordon_test import lab  # noqa: E402
 from cordon_test.egress import (ADDRESS_CLASS, ALLOW, CONNECT_FAILED, DOOR_SOCKS4, DOOR_SOCKS5, OPENED, OWN_PORT,  # noqa: E402
-                                RESOLVE_FAILED, SELF, TIMED_OUT, Egress, read_all)
+                                RESOLVE_FAILED, SELF, TIMED_OUT, Egress, read_all, take)
 
 lab.enter()
 from cordon_test.api import ApiTest  # noqa: E402
@@ -47,16 +47,6 @@ def code(answer):
     if answer[:2] == b"\x05\x00":
         return answer[3] if len(answer) == 12 else answer
     return answer[1] if len(answer) in (2, 8) else answer
-
-
-def take(s, n):
-    got = b""
-    while len(got) < n:
-        more = s.recv(n - len(got))
-        if not more:
-            break
-        got += more
-    return got
 
 
 class Socks(lab.Case):

@@ -13,7 +13,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
 from cordon_test import lab  # noqa: E402
-from cordon_test.egress import (ALLOW, DENY, DOOR_TLS_NAME, NAME_REQUEST, Egress, read_all)  # noqa: E402
+from cordon_test.egress import (ALLOW, DENY, DOOR_TLS_NAME, NAME_REQUEST, Egress, read_all, take)  # noqa: E402
 
 lab.enter()
 from cordon_test.api import ApiTest  # noqa: E402
@@ -42,16 +42,6 @@ def in_records(hello, size):
     message = hello[5:]
     return b"".join(b"\x16\x03\x01" + len(part).to_bytes(2, "big") + part
                     for part in (message[i:i + size] for i in range(0, len(message), size)))
-
-
-def take(s, n):
-    got = b""
-    while len(got) < n:
-        more = s.recv(n - len(got))
-        if not more:
-            break
-        got += more
-    return got
 
 
 def socks5(eg, host, port):

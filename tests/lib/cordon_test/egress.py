@@ -281,6 +281,17 @@ class Egress:
             raise self.problem
 
 
+def take(s, n):
+    """N bytes, or fewer at the end."""
+    got = b""
+    while len(got) < n:
+        more = s.recv(n - len(got))
+        if not more:
+            break
+        got += more
+    return got
+
+
 def read_all(s):
     out = []
     try:
